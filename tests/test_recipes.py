@@ -16,7 +16,7 @@ import torch
 from tests.helpers import registered
 from treelabel import LOSSES, METRICS, MODELS, RULES, Hierarchy, Scores, decide, evaluate, load_model, make_model
 from treelabel.core.types import FloatArray
-from treelabel.metrics.registry import _needing
+from treelabel.metrics.registry import _rows
 from treelabel.models.check import CASES
 from treelabel.neural.losses import registry as loss_registry
 from treelabel.neural.losses.base import make_loss
@@ -120,9 +120,9 @@ def test_the_metric_is_what_one_computes_by_hand() -> None:
     function, row = code_blocks("A metric")
     names = run(function, "metrics.overlap")
     check_examples(names["overlap_coefficient"], names)
-    metric = row_of(row, "metrics.registry", overlap=SimpleNamespace(**names))
+    (metric,) = _rows("decisions", row_of(row, "metrics.registry", overlap=SimpleNamespace(**names)))
     h = Hierarchy.from_paths(["A > B", "A > C", "D"])
-    with METRICS.adding(_needing("decisions", metric)[0]):
+    with METRICS.adding(metric):
         # Shared over the smaller set: {A} of {A, B}; {A} of {A, B} and {A, C}; nothing of {D}.
         result = evaluate([["B"], ["B"], ["D"]], decisions=[["A"], ["C"], ["A"]], hierarchy=h, metrics=[metric.name])
         assert result[metric.name] == pytest.approx((1 + 1 / 2 + 0) / 3)

@@ -10,7 +10,7 @@ import numpy as np
 
 from treelabel import Hierarchy
 from treelabel.core.types import BoolArray, DoubleArray, LongArray
-from treelabel.hierarchy import LabelMatrix, label_matrix, row_sizes
+from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix, row_sizes
 
 ITEMS = 1000
 CATEGORIES = 700

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from specs.programs.paper_metrics import PAPER_METRICS, Judge, Judged, Metric, flat_labels
 
 from treelabel import Hierarchy, TreelabelError
-from treelabel.hierarchy import LabelMatrix, from_sizes
+from treelabel.hierarchy.label_matrices import LabelMatrix, from_sizes
 from treelabel.metrics import single_label
 
 Strength = Literal["plain", "literal"]

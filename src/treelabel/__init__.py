@@ -44,9 +44,8 @@ if TYPE_CHECKING:
     from treelabel.operations.audit import audit
     from treelabel.operations.update import update_model
     from treelabel.report.writing import write_report
-    from treelabel.rules.decisions import Decisions, decide
+    from treelabel.rules.decisions import Decisions, TunedRule, decide
     from treelabel.rules.registry import RULES
-    from treelabel.rules.tuned_rule import TunedRule
     from treelabel.scores.score_matrix import Scores
 
 _PLACES = {

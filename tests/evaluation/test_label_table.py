@@ -7,9 +7,7 @@ import pytest
 from scipy import sparse
 
 from treelabel import Hierarchy
-from treelabel.evaluation.label_pairs import nearest
-from treelabel.evaluation.label_table import NOTHING_AS_DEEP, LabelTable, table_text
-from treelabel.evaluation.wrong_documents import WrongDocuments, mistakes
+from treelabel.evaluation.mistakes import NOTHING_AS_DEEP, LabelTable, WrongDocuments, mistakes, nearest, table_text
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.label_ids import encode
 

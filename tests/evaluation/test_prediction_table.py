@@ -12,9 +12,14 @@ from tests.strategies import examples
 from treelabel import Hierarchy, Scores, decide
 from treelabel.core.errors import printable
 from treelabel.core.json_lines import json_values, number_texts
-from treelabel.evaluation.prediction_table import column_names, label_separator, prediction_columns
-from treelabel.evaluation.predictions import prediction_bytes
-from treelabel.evaluation.written_labels import runner_up_labels, seven_digits
+from treelabel.evaluation.predictions import (
+    column_names,
+    label_separator,
+    prediction_bytes,
+    prediction_columns,
+    runner_up_labels,
+    seven_digits,
+)
 
 TREE = Hierarchy.from_paths(["A > B", "A > C", "D > E", "D > F"])
 

@@ -9,7 +9,7 @@ from treelabel import RULES, Hierarchy, Scores, TreelabelError, decide
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules import back_off, population, score_rows
 from treelabel.rules.back_off import NEVER, LeafPaths, last_precise, precise_thresholds
-from treelabel.rules.rule import COMMON
+from treelabel.rules.registry import COMMON
 
 TREE = Hierarchy.from_paths(["A > B", "A > C", "D"])  # ids: A 0, D 1, B 2, C 3
 DEFAULTS: dict[str, dict[str, Any]] = {

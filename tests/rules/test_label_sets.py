@@ -13,8 +13,8 @@ from tests.reference_rules import Doubles, World, expected_f_of_subsets
 from tests.strategies import Drawn, trees
 from treelabel import Hierarchy, Scores, TreelabelError, decide
 from treelabel.rules import label_set_distribution as kernels
-from treelabel.rules.label_set_odds import fit_log_odds, largest_error, log_odds
-from treelabel.rules.label_sets import best_label_set
+from treelabel.rules.expected_f import best_label_set
+from treelabel.rules.label_set_distribution import fit_log_odds, largest_error, log_odds
 
 # Marginals are fitted to this.
 TOLERANCE = 1e-4

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from treelabel import Dataset, Evaluator, Hierarchy, Scores, TreelabelError, decide, evaluate
 from treelabel.metrics import METRICS
 from treelabel.rules import RULES
-from treelabel.rules.parsing import find_rule
+from treelabel.rules.registry import find_rule
 
 # Columns are A, D, B, C.
 H = Hierarchy.from_paths(["A > B", "A > C", "D"])

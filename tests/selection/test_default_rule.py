@@ -12,7 +12,7 @@ from treelabel.hierarchy import as_labels
 from treelabel.hierarchy.label_ids import encode
 from treelabel.hierarchy.labelled_texts import regime_of, usual_regime
 from treelabel.models import make_model
-from treelabel.rules.default_rules import DEFAULT_RULES, default_rule
+from treelabel.rules.registry import DEFAULT_RULES, default_rule
 
 TREE = Hierarchy.from_paths(["A > C > F", "A > D", "B > E"])
 LEAF, INSIDE, SEVERAL = ["F"], ["C"], ["F", "E"]

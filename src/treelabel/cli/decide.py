@@ -164,7 +164,7 @@ def rules(json: JsonOption = False) -> None:
 
 def _settings(row: Any) -> str:
     """Write the settings of a rule that it has for itself, the one behind @ first."""
-    from treelabel.rules.rule import COMMON
+    from treelabel.rules.registry import COMMON
 
     settings = {name: value for name, value in row.settings.items() if name not in COMMON}
     listed = [f"{name}={'' if value is None else value}".removesuffix("=") for name, value in settings.items()]

@@ -72,7 +72,7 @@ def sweep(
 def _check_names(metrics: list[str] | None, rule: str | None) -> None:
     """Refuse unknown names before anything is read."""
     from treelabel.metrics.registry import find_metric
-    from treelabel.rules.parsing import find_rule
+    from treelabel.rules.registry import find_rule
 
     for name in metrics or ():
         find_metric(name)

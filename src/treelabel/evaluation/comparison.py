@@ -21,9 +21,10 @@ from treelabel.evaluation.significance import (
 )
 from treelabel.evaluation.statistics import Interval, resampled_interval
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.metrics.label_counts import label_counts, label_f1
+from treelabel.metrics.formulas import label_f1
+from treelabel.metrics.label_counts import label_counts
 from treelabel.metrics.ranking import frequency_bins
-from treelabel.rules.tuned_rule import TunedRule
+from treelabel.rules.decisions import TunedRule
 from treelabel.scores.score_matrix import Scores
 
 STAR_LEVEL = 0.01

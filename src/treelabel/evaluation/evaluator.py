@@ -11,19 +11,16 @@ from scipy import sparse
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, LongArray
 from treelabel.evaluation.alignment import common_hierarchy, in_order, label_sets
-from treelabel.evaluation.document_notes import JUDGED, Coverage, Remarks
-from treelabel.evaluation.metric_choice import chosen_metrics, listed_metrics, needs_decisions, require_some
 from treelabel.evaluation.result import Result
-from treelabel.evaluation.sums import Pair, add_sums, column_sums
+from treelabel.evaluation.sums import JUDGED, Coverage, Pair, Remarks, add_sums, column_sums
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.hierarchy.union import require_nodes_in, spread_counts
 from treelabel.metrics.batch import Batch, Context, closed_sets, label_totals
 from treelabel.metrics.metric import Metric
-from treelabel.metrics.registry import find_metric
-from treelabel.rules.decisions import Decisions, decide
-from treelabel.rules.default_rules import default_rule
-from treelabel.rules.tuned_rule import TunedRule
+from treelabel.metrics.registry import chosen_metrics, find_metric, listed_metrics, needs_decisions, require_some
+from treelabel.rules.decisions import Decisions, TunedRule, decide
+from treelabel.rules.registry import default_rule
 from treelabel.scores.score_matrix import Scores
 
 OnError = Literal["raise", "skip"]

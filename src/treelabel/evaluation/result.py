@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray
-from treelabel.evaluation.document_notes import Coverage, Remarks
 from treelabel.evaluation.statistics import (
     Interval,
     bootstrap_intervals,
@@ -21,12 +20,13 @@ from treelabel.evaluation.statistics import (
     sum_by_group,
     thin_labels,
 )
+from treelabel.evaluation.sums import Coverage, Remarks
 from treelabel.metrics.batch import Context
 from treelabel.metrics.curves import curve as operating_curve
 from treelabel.metrics.curves import hierarchical_points, information_points
-from treelabel.metrics.label_counts import by_label, label_counts
+from treelabel.metrics.formulas import by_label, f_beta, precision, recall
+from treelabel.metrics.label_counts import label_counts
 from treelabel.metrics.metric import Metric
-from treelabel.metrics.overlap import f_beta, precision, recall
 from treelabel.metrics.probabilities import coverage_bins, coverage_curve
 from treelabel.metrics.ranking import frequency_bins
 from treelabel.metrics.registry import find_metric

@@ -15,15 +15,14 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.evaluation.alignment import rows_by_id
 from treelabel.evaluation.evaluator import Evaluator
-from treelabel.evaluation.label_table import LabelTable
+from treelabel.evaluation.mistakes import LabelTable, WrongDocuments
 from treelabel.evaluation.result import Result
-from treelabel.evaluation.wrong_documents import WrongDocuments
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers
 from treelabel.hierarchy.labelled_texts import count_regimes, usual_of
 from treelabel.metrics.batch import Batch, Context, closed_sets, label_totals
-from treelabel.rules.default_rules import DEFAULT_RULES
-from treelabel.rules.tuned_rule import TunedRule
+from treelabel.rules.decisions import TunedRule
+from treelabel.rules.registry import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
 
 # Begins to read documents from the first one on; each batch has ids and labels (or scores), and can be sliced.

@@ -16,9 +16,9 @@ from treelabel.hierarchy.label_matrices import LabelMatrix, matches
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.registry import METRICS
 from treelabel.rules.back_off import LeafPaths, precise_thresholds
-from treelabel.rules.parsing import find_rule
+from treelabel.rules.decisions import TunedRule
+from treelabel.rules.registry import find_rule
 from treelabel.rules.threshold import threshold
-from treelabel.rules.tuned_rule import TunedRule
 from treelabel.scores.score_matrix import Scores
 
 RULES_TO_TUNE = ("macro_f1", "micro_f1", "back_off(precision=0.95)")

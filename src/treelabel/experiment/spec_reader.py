@@ -271,7 +271,7 @@ def _check_metrics(names: Sequence[str], where: str) -> None:
 
 
 def _check_rule(rule: str, where: str) -> None:
-    from treelabel.rules.parsing import find_rule
+    from treelabel.rules.registry import find_rule
 
     if rule != DEFAULT_RULE:
         with locate_errors(where):

@@ -27,7 +27,7 @@ from treelabel.hierarchy.labelled_texts import Regime, regime_of, usual_regime
 from treelabel.metrics.registry import find_metric
 from treelabel.models.base import Model
 from treelabel.models.registry import check_setting_names, make_model
-from treelabel.rules.parsing import find_rule
+from treelabel.rules.registry import find_rule
 
 # Of a difference that is beyond noise, after Holm's correction.
 LEVEL = 0.05

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from treelabel.core.compute import LIGHT, kernel, over_rows
 from treelabel.core.errors import TreelabelError, some
@@ -22,6 +23,10 @@ from treelabel.hierarchy.similarity import information_content, information_weig
 from treelabel.scores.score_matrix import Scores
 
 Table = TypeVar("Table", bound=npt.NDArray[Any])
+# Documents x columns matrices, dense or CSR; their column sums are all that a value is made of.
+Parts = tuple[Any, ...]
+Sums = tuple[Any, ...]
+Value = float | dict[str, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,6 +271,20 @@ def overlap(weights: DoubleArray, truth: LabelMatrix, decisions: LabelMatrix, is
         least=LIGHT,
     )
     return np.concatenate(parts, axis=1).T
+
+
+def set_counts(truth: LabelMatrix, decisions: LabelMatrix, is_hit: BoolArray | None = None) -> Parts:
+    """Return predictions, truths and their intersection as label matrices, and a column of ones to count documents.
+
+    `is_hit` marks the decisions that are true, if that is known already.
+
+    Returns
+    -------
+    tuple of four matrices
+    """
+    marks = matches(truth, decisions) if is_hit is None else is_hit
+    both = sparse.csr_array((marks, decisions.indices, decisions.indptr), decisions.shape)
+    return decisions, truth, both, np.ones((truth.shape[0], 1), np.int64)
 
 
 def label_totals(labels: LabelMatrix) -> LongArray:

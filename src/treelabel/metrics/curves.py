@@ -7,8 +7,7 @@ import numpy as np
 from treelabel.core.compute import kernel, over_rows
 from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy.label_matrices import row_numbers
-from treelabel.metrics.batch import Batch, Context, sum_rows
-from treelabel.metrics.metric import Parts, Sums
+from treelabel.metrics.batch import Batch, Context, Parts, Sums, sum_rows
 
 STEPS = 100
 THRESHOLDS: DoubleArray = np.arange(1, STEPS + 1) / STEPS

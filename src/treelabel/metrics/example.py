@@ -19,8 +19,7 @@ import numpy as np
 
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import encode
-from treelabel.metrics.batch import Batch, Context
-from treelabel.metrics.metric import Parts, Sums
+from treelabel.metrics.batch import Batch, Context, Parts, Sums
 from treelabel.scores.score_matrix import Scores
 
 

@@ -1,29 +1,13 @@
 """Label metrics: true positives, predictions and truths counted by label, then combined."""
 
 import numpy as np
-from scipy import sparse
 
 from treelabel.core.compute import kernel
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, matches
-from treelabel.metrics.batch import Batch, Context
-from treelabel.metrics.metric import Parts, Sums, Value
-from treelabel.metrics.overlap import f_beta, precision, recall
-
-
-def set_counts(truth: LabelMatrix, decisions: LabelMatrix, is_hit: BoolArray | None = None) -> Parts:
-    """Return predictions, truths and their intersection as label matrices, and a column of ones to count documents.
-
-    `is_hit` marks the decisions that are true, if that is known already.
-
-    Returns
-    -------
-    tuple of four matrices
-    """
-    marks = matches(truth, decisions) if is_hit is None else is_hit
-    both = sparse.csr_array((marks, decisions.indices, decisions.indptr), decisions.shape)
-    return decisions, truth, both, np.ones((truth.shape[0], 1), np.int64)
+from treelabel.metrics.batch import Batch, Context, Parts, Sums, Value, set_counts
+from treelabel.metrics.formulas import by_label, f_beta, label_f1, precision, recall, with_mean
 
 
 def label_counts(batch: Batch) -> Parts:
@@ -52,16 +36,6 @@ def has_ancestors(hierarchy: Hierarchy, labels: LabelMatrix) -> BoolArray:
     return mark_with_all_parents(
         labels.indptr.astype(np.int64), labels.indices, above.indptr.astype(np.int64), above.indices, labels.shape[1]
     )
-
-
-def by_label(sums: Sums) -> DoubleArray:
-    """Stack counts as one row (a, b, c) = (predicted, true, both) per label."""
-    return np.array(sums[:3], np.float64).T
-
-
-def label_f1(sums: Sums) -> DoubleArray:
-    """F1 of every label; 0 where it is neither true nor predicted, NaN without documents."""
-    return f_beta(by_label(sums), if_empty=0.0 if sums[3].sum() else float("nan"))
 
 
 def _mean(values: DoubleArray, sums: Sums) -> float:
@@ -270,12 +244,6 @@ def macro_f1_by_decile(sums: Sums, context: Context) -> Value:
 
 def _levels(context: Context) -> range:
     return range(1, context.hierarchy.max_depth + 1)
-
-
-def with_mean(parts: dict[str, float]) -> dict[str, float]:
-    """Add the mean of the parts that are numbers."""
-    known = [value for value in parts.values() if not np.isnan(value)]
-    return {"mean": float(np.mean(known)) if known else float("nan"), **parts}
 
 
 @kernel

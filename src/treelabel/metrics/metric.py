@@ -10,17 +10,119 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from scipy import sparse
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray
-from treelabel.metrics.batch import Batch, Context
-from treelabel.metrics.switches import Switch, WithNumbers
+from treelabel.hierarchy.label_matrices import row_sizes
+from treelabel.metrics.batch import Batch, Context, Parts, Sums, Value
+from treelabel.scores.score_matrix import Scores
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A convention: its name, what is done by default, the other way, and what does it: a function and its argument.
+
+    Wrappers and arguments compare equal after a journey between processes, which partial functions and NaN do not.
+    """
+
+    name: str
+    default: str
+    other: str
+    help: str
+    wrap: Callable[[Function, Any], Function]
+    argument: Any
+
+
+@dataclass(frozen=True)
+class WithNumbers:
+    """Pass numbers to a metric by name."""
+
+    of: Callable[..., Any]
+    numbers: tuple[tuple[str, float], ...]
+
+    def __call__(self, batch: Batch, *number: float) -> Any:
+        """Compute what the metric is made of."""
+        return self.of(batch, *number, **dict(self.numbers))
+
+
+@dataclass(frozen=True)
+class ValueWithoutTruth:
+    """Set the value of documents without true labels to 0 if they count, and else to NaN, which leaves them out."""
+
+    of: Function
+    counts: bool
+
+    def __call__(self, batch: Batch, *number: float) -> DoubleArray:
+        """Compute one value per document: shape (documents,)."""
+        return np.where(row_sizes(batch.truth) > 0, self.of(batch, *number), 0.0 if self.counts else np.nan)
+
+
+@dataclass(frozen=True)
+class OtherScores:
+    """Change the scores before a metric looks at them."""
+
+    of: Function
+    change: Callable[..., Scores]
+
+    def __call__(self, batch: Batch, *number: float) -> Any:
+        """Compute what the metric is made of."""
+        key = self.change, number
+        if key not in batch._tables:
+            scores = self.change(batch.scores, *number)
+            batch._tables[key] = replace(batch, input_scores=scores, input_closure=batch.closed_truth)
+        return self.of(batch._tables[key], *number)
+
+
+def cap_children(scores: Scores) -> Scores:
+    """Make scores coherent by lowering children to their parents, and not by raising parents."""
+    return scores.coherent("min")
+
+
+def with_zeros(scores: Scores, k: float) -> Scores:
+    """Raise labels with a score of 0 to the smallest normal number, as many as a ranking of k labels can need.
+
+    Whatever labels have scores, the first k labels and these are at least k, and no label with a higher id comes in.
+
+    Parameters
+    ----------
+    k
+        How many labels will be ranked.
+
+    Returns
+    -------
+    Scores
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> s = Scores(Hierarchy.flat("abc"), [[0.0, 0.5, 0.0]])
+    >>> (with_zeros(s, 1).dense() > 0).tolist(), with_zeros(s, 3).top_k(3).csr().nnz
+    ([[True, True, False]], 3)
+    """
+    count = min(int(k), len(scores.hierarchy))
+    tiny = np.finfo(scores.dtype).tiny
+    if not scores.is_sparse:
+        values = np.array(scores.values)
+        values[:, :count][values[:, :count] == 0] = tiny
+        return Scores(scores.hierarchy, values, scores.ids)
+    columns = np.tile(np.arange(count, dtype=np.int32), len(scores))
+    first = sparse.csr_array(
+        (np.full(len(columns), tiny), columns, np.arange(len(scores) + 1) * count), scores.values.shape
+    )
+    return Scores(scores.hierarchy, scores.values.maximum(first), scores.ids)
+
+
+_WITHOUT_TRUTH = "documents without true labels:"
+SKIP_EMPTY = Switch("empty", "skip", "zero", f"{_WITHOUT_TRUTH} left out, or a value of 0", ValueWithoutTruth, True)
+ZERO_EMPTY = Switch("empty", "zero", "skip", f"{_WITHOUT_TRUTH} a value of 0, or left out", ValueWithoutTruth, False)
+_RANKED = "labels with a score of 0: not predicted, or ranked last by id"
+ZEROS = Switch("zeros", "unranked", "ranked", _RANKED, OtherScores, with_zeros)
+_COHERENT = "scores are made coherent: parents raised to children, or children capped"
+COHERENT = Switch("coherent", "max", "min", _COHERENT, OtherScores, cap_children)
+
 
 Need = Literal["decisions", "scores", "frequencies", "single label", "tree"]
-# Documents x columns matrices, dense or CSR; their column sums are all that a value is made of.
-Parts = tuple[Any, ...]
-Sums = tuple[Any, ...]
-Value = float | dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -73,10 +175,8 @@ class Metric:
                 raise TreelabelError(
                     f"{self.name}: {switch.name} = {value}, expected {switch.default} or {switch.other}"
                 )
-            if value == switch.other and metric.documents is not None:
-                metric = replace(metric, documents=switch.wrap(metric.documents))
-            elif value == switch.other and metric.parts is not None:
-                metric = replace(metric, parts=switch.wrap(metric.parts))
+            if value == switch.other:
+                metric = metric._wrapped(switch.wrap, switch.argument)
         return metric
 
     def _with_numbers(self, settings: Mapping[str, Any]) -> "Metric":
@@ -85,12 +185,14 @@ class Metric:
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
                 raise TreelabelError(f"{self.name}: {name} = {value}, expected a number of at least 0")
         changed = tuple((name, float(settings.get(name, default))) for name, default in self.numbers)
-        if changed == self.numbers:
-            return self
+        return self if changed == self.numbers else self._wrapped(WithNumbers, changed, numbers=changed)
+
+    def _wrapped(self, wrap: Callable[[Function, Any], Function], argument: Any, **changes: Any) -> "Metric":
+        """Put a function around the metric's own."""
         if self.documents is not None:
-            return replace(self, documents=WithNumbers(self.documents, changed), numbers=changed)
+            return replace(self, documents=wrap(self.documents, argument), **changes)
         assert self.parts is not None
-        return replace(self, parts=WithNumbers(self.parts, changed), numbers=changed)
+        return replace(self, parts=wrap(self.parts, argument), **changes)
 
     def parts_of(self, batch: Batch) -> Parts:
         """Compute the additive parts of documents."""

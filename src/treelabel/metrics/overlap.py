@@ -1,98 +1,17 @@
 """Set metrics: everything that depends on a document only through a = w(S), b = w(Y), c = w(S and Y).
 
-S is the closed prediction, Y the closed truth, w the sum of node weights. 0/0 is decided in `ratio` alone: precision of
-an empty prediction is 0, F is 0 when nothing is shared; two empty sets agree completely (1) in hierarchical metrics,
-and count 0 in flat ones, as scikit-learn has it.
+S is the closed prediction, Y the closed truth, w the sum of node weights; ratios of them are in `formulas`.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
-from treelabel.core.types import BoolArray, DoubleArray
+from treelabel.core.types import DoubleArray
 from treelabel.hierarchy.label_matrices import matches
 from treelabel.hierarchy.similarity import inverse_propensities
-from treelabel.metrics.batch import Batch, Context, overlap
-from treelabel.metrics.metric import Parts, Sums
-
-
-def ratio(part: DoubleArray, whole: DoubleArray, both_empty: BoolArray, if_empty: float) -> DoubleArray:
-    """part / whole; `if_empty` where both sets are empty, and 0 for any other 0/0.
-
-    Parameters
-    ----------
-    both_empty : array of the same shape
-        Marks where both sets are empty.
-    if_empty
-        The value there.
-
-    Returns
-    -------
-    array of the same shape
-
-    >>> ratio(np.array([1.0, 0.0, 0.0]), np.array([2.0, 0.0, 0.0]), np.array([False, True, False]), 1.0).tolist()
-    [0.5, 1.0, 0.0]
-    """
-    return np.where(both_empty, if_empty, np.divide(part, whole, out=np.zeros_like(part), where=whole > 0))
-
-
-def precision(abc: DoubleArray, if_empty: float = 1.0) -> DoubleArray:
-    """c / a for rows (a, b, c).
-
-    Parameters
-    ----------
-    if_empty
-        The value where both sets are empty.
-
-    Returns
-    -------
-    array of shape (documents,)
-
-    >>> precision(np.array([[2.0, 4.0, 1.0]])).tolist()
-    [0.5]
-    """
-    a, b, c = abc.T
-    return ratio(c, a, (a == 0) & (b == 0), if_empty)
-
-
-def recall(abc: DoubleArray, if_empty: float = 1.0) -> DoubleArray:
-    """c / b for rows (a, b, c).
-
-    Parameters
-    ----------
-    if_empty
-        The value where both sets are empty.
-
-    Returns
-    -------
-    array of shape (documents,)
-
-    >>> recall(np.array([[2.0, 4.0, 1.0]])).tolist()
-    [0.25]
-    """
-    a, b, c = abc.T
-    return ratio(c, b, (a == 0) & (b == 0), if_empty)
-
-
-def f_beta(abc: DoubleArray, beta: float = 1.0, if_empty: float = 1.0) -> DoubleArray:
-    """(1 + beta^2) c / (a + beta^2 b) for rows (a, b, c); of one row of sums it is the micro average.
-
-    Parameters
-    ----------
-    beta
-        How many times as much recall counts as precision.
-    if_empty
-        The value where both sets are empty.
-
-    Returns
-    -------
-    array of shape (documents,)
-
-    >>> f_beta(np.array([[2.0, 4.0, 1.0], [0.0, 0.0, 0.0]])).round(3).tolist()
-    [0.333, 1.0]
-    """
-    a, b, c = abc.T
-    return ratio((1 + beta**2) * c, a + beta**2 * b, (a == 0) & (b == 0), if_empty)
+from treelabel.metrics.batch import Batch, Context, Parts, Sums, overlap
+from treelabel.metrics.formulas import f_beta, precision, ratio, recall
 
 
 def with_root(abc: DoubleArray) -> DoubleArray:

@@ -4,10 +4,9 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.types import BoolArray, DoubleArray, LongArray
-from treelabel.hierarchy.label_matrices import row_numbers, row_sizes
-from treelabel.metrics.batch import Batch, Context, sum_rows
-from treelabel.metrics.label_counts import set_counts, with_mean
-from treelabel.metrics.metric import Parts, Sums, Value
+from treelabel.hierarchy.label_matrices import matches, row_numbers, row_sizes
+from treelabel.metrics.batch import Batch, Context, Parts, Sums, Value, sum_rows
+from treelabel.metrics.formulas import negative_log, with_mean
 
 CALIBRATION_BINS = 15
 COVERAGE_STEPS = 100
@@ -48,17 +47,6 @@ def neg_log_win(batch: Batch) -> DoubleArray:
     """
     with np.errstate(divide="ignore"):
         return -np.log(softmax_win(batch))
-
-
-def negative_log(p: DoubleArray, least: float = 0.0) -> DoubleArray:
-    """Compute -ln max(p, least) of probabilities, the log loss of what came true; infinite for 0.
-
-    >>> negative_log(np.array([0.9, 0.5, 0.0]), 1e-6).round(3).tolist()
-    [0.105, 0.693, 13.816]
-    """
-    with np.errstate(divide="ignore"):
-        lost: DoubleArray = -np.log(np.maximum(p, least))
-    return lost
 
 
 def cross_entropy(batch: Batch) -> DoubleArray:
@@ -121,7 +109,7 @@ def _confidence(batch: Batch, allowed: BoolArray) -> tuple[DoubleArray, BoolArra
         (np.ones(len(best), np.bool_), np.maximum(best, 0), np.arange(len(best) + 1)),
         (len(batch), len(batch.hierarchy)),
     )
-    right = set_counts(batch.closed_truth, one)[2].data & (best >= 0)
+    right = matches(batch.closed_truth, one) & (best >= 0)
     confidence = np.where(best >= 0, batch.scores_at(one), 0.0)
     return confidence.astype(np.float64), right, row_sizes(batch.truth) > 0
 
@@ -201,7 +189,7 @@ def log_loss_sums(batch: Batch) -> Parts:
     """
     csr, truth = batch.scores.csr(), batch.closed_truth
     at_truth = batch.scores_at(truth).astype(np.float64)
-    is_true = set_counts(truth, csr)[2].data
+    is_true = matches(truth, csr)
     with np.errstate(divide="ignore"):
         missed = np.where(is_true, 0.0, -np.log1p(-csr.data.astype(np.float64)))
         result = -np.log(at_truth)

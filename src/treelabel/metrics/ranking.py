@@ -1,7 +1,7 @@
 """Metrics of the k best labels of each document, as extreme classification reports them.
 
 Truth is closed, as everywhere, which changes nothing for flat labels; equal scores are ranked by label id. Labels with
-a score of 0 are not ranked, stored or not; see `treelabel.metrics.switches` for that and other conventions.
+a score of 0 are not ranked, stored or not; see `treelabel.metrics.metric` for that and other conventions.
 """
 
 import numpy as np
@@ -9,9 +9,8 @@ import numpy as np
 from treelabel.core.compute import kernel, over_rows
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy.label_matrices import label_matrix, row_sizes
-from treelabel.metrics.batch import Batch, Context
-from treelabel.metrics.label_counts import label_f1, set_counts, with_mean
-from treelabel.metrics.metric import Parts, Sums, Value
+from treelabel.metrics.batch import Batch, Context, Parts, Sums, Value, set_counts
+from treelabel.metrics.formulas import label_f1, ndcg, with_mean
 
 
 def _ranking(batch: Batch, count: int) -> IntArray:
@@ -144,27 +143,6 @@ def ndcg_at_k(batch: Batch, k: float) -> DoubleArray:
     [1.0, 0.613, 0.631, nan]
     """
     return ndcg(hits(batch, k), row_sizes(batch.closed_truth))
-
-
-def ndcg(marks: BoolArray, sizes: LongArray) -> DoubleArray:
-    """Compute nDCG from marks of the ranked labels that are true, best label first; NaN without true labels.
-
-    Parameters
-    ----------
-    sizes : array of shape (documents,)
-        How many labels are true.
-
-    Returns
-    -------
-    array of shape (documents,)
-
-    >>> ndcg(np.array([[True, False], [False, True]]), np.array([1, 2])).round(3).tolist()
-    [1.0, 0.387]
-    """
-    gain = 1 / np.log2(np.arange(2, marks.shape[1] + 2))
-    ideal = np.append(0.0, gain.cumsum())[np.minimum(sizes, marks.shape[1])]
-    gained: DoubleArray = np.divide(marks @ gain, ideal, out=np.full(len(ideal), np.nan), where=ideal > 0)
-    return gained
 
 
 def _gains(batch: Batch, count: int) -> DoubleArray:

@@ -1,15 +1,17 @@
 """The registry of metrics. A new metric is a function in its family's file and a row here."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import Registry, did_you_mean, read_settings, split_settings, with_settings
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.metrics import curves, label_counts, overlap, probabilities, ranking, single_label
-from treelabel.metrics.metric import Metric, Need
-from treelabel.metrics.switches import COHERENT, SKIP_EMPTY, ZERO_EMPTY, ZEROS
+from treelabel.metrics.batch import Batch
+from treelabel.metrics.metric import COHERENT, SKIP_EMPTY, ZERO_EMPTY, ZEROS, Metric, Need
 
 R, R0, W, T, I = (  # noqa: E741  the papers' letters, as the documentation uses them
     "Revisiting hierarchical text classification: inference and metrics",
@@ -18,45 +20,6 @@ R, R0, W, T, I = (  # noqa: E741  the papers' letters, as the documentation uses
     "Re-evaluating extreme multi-label text classification methods in tail label prediction",
     "Evaluating extreme hierarchical multi-label classification",
 )
-
-
-_BY_LABEL = label_counts.label_counts
-_LOW: dict[str, Any] = {"higher_is_better": False}
-_K: dict[str, Any] = {"parameter": "k", "default": 5.0}
-
-
-def _mean(name: str, function: Callable[..., Any], help_text: str, paper: str, *needs: Need, **options: Any) -> Metric:
-    """Make a row for the mean of one value per document."""
-    return Metric(name, help_text, paper, frozenset(needs), documents=function, **options)
-
-
-def _ratio(
-    name: str,
-    parts: Callable[..., Any],
-    value: Callable[..., Any],
-    help_text: str,
-    paper: str,
-    *needs: Need,
-    **options: Any,
-) -> Metric:
-    """Make a row for a value of sums over documents."""
-    return Metric(name, help_text, paper, frozenset(needs), parts=parts, value=value, **options)
-
-
-def _by_label(name: str, value: Callable[..., Any], help_text: str, paper: str, *needs: Need, **options: Any) -> Metric:
-    """Make a row for a value of the counts of labels."""
-    return _ratio(name, _BY_LABEL, value, help_text, paper, *needs, **options)
-
-
-def _group(*rows: Metric, **options: Any) -> tuple[Metric, ...]:
-    """Add to rows the options that they share; notes are joined."""
-    note = options.pop("note", "")
-    return tuple(replace(row, note=f"{row.note} {note}".strip(), **options) for row in rows)
-
-
-def _needing(need: Need, *rows: Metric) -> tuple[Metric, ...]:
-    """Add a need that rows share."""
-    return tuple(replace(row, needs=row.needs | {need}) for row in rows)
 
 
 # Notes: where other libraries mean something else by a name
@@ -103,218 +66,133 @@ _SINGLE = (
     "For one most specific label each: documents with several paths are refused. A document without any stands at the "
     "root."
 )
-_ICM = (
+_ICM_NOTE = (
     "alpha a + alpha_2 b - beta (a + b - c), with a, b and c the information of prediction, truth and both. The rule "
     "optimal:icm takes alpha and beta, too. Two empty sets have 0."
 )
 
-_FLAT = (
-    *_group(
-        _by_label("micro_f1", label_counts.micro_f1, "F1 of counts summed over labels", R),
-        _by_label("micro_precision", label_counts.micro_precision, "share of predictions that are true", R),
-        _by_label("micro_recall", label_counts.micro_recall, "share of true labels that are predicted", R),
-        *_group(
-            _by_label("macro_f1", label_counts.macro_f1, "mean F1 of the labels, absent ones 0", R),
-            _by_label("macro_f1_present", label_counts.macro_f1_present, "mean F1 of labels that occur", R),
-            _by_label("macro_precision", label_counts.macro_precision, "mean precision of the labels", R),
-            _by_label("macro_recall", label_counts.macro_recall, "mean recall of the labels", R),
-            over_labels=True,
-        ),
-        note=_COUNTED,
-    ),
-    *_group(
-        _mean("samples_f1", overlap.samples_f1, "mean F1 of the documents' closed sets", R),
-        _mean("samples_precision", overlap.samples_precision, "mean precision of the documents", R),
-        _mean("samples_recall", overlap.samples_recall, "mean recall of the documents", R),
-        note=_EMPTY_IS_ZERO,
-    ),
-    _mean("hamming", overlap.hamming, "share of nodes judged wrongly", R, **_LOW),
-    _by_label("hamming_levels", label_counts.hamming_levels, "Hamming loss averaged over levels", R0, **_LOW),
-    _mean("subset_accuracy", overlap.subset_accuracy, "share of documents with exactly the true set", I),
-    _mean("jaccard", overlap.jaccard, "shared nodes among all nodes of either set", I, note=_EMPTY_IS_ZERO),
-    _by_label("label_accuracy", label_counts.label_accuracy, "mean accuracy of the labels", I),
-    *_group(
-        _by_label("constrained_micro_f1", label_counts.micro_f1, "micro F1, ancestors required", R),
-        _by_label("constrained_macro_f1", label_counts.macro_f1, "macro F1, ancestors required", R, over_labels=True),
-        parts=label_counts.constrained_counts,
-        note=_ORPHANS,
-    ),
-    *_group(
-        _by_label("macro_f1_by_depth", label_counts.macro_f1_by_depth, "macro F1 of each depth", R),
-        _by_label(
-            "macro_f1_by_decile", label_counts.macro_f1_by_decile, "macro F1 by training frequency", R, "frequencies"
-        ),
-        over_labels=True,
-    ),
+# Options that rows share; a row with `parts` has a value of their sums, others have one value per document.
+
+_Options = dict[str, Any]
+_LOW: _Options = {"higher_is_better": False}
+_COUNTS: _Options = {"parts": label_counts.label_counts}
+_MICRO: _Options = {**_COUNTS, "note": _COUNTED}
+_MACRO: _Options = {**_MICRO, "over_labels": True}
+_BINS: _Options = {**_COUNTS, "over_labels": True}
+_CONSTRAINED: _Options = {"parts": label_counts.constrained_counts, "note": _ORPHANS}
+_FLAT: _Options = {"note": _EMPTY_IS_ZERO}
+_AGREE: _Options = {"note": _EMPTY_AGREES}
+_BETA: _Options = {**_AGREE, "parameter": "beta", "default": 1.0}
+_SUMS: _Options = {"parts": overlap.overlap_sums, "note": _COUNTED}
+_ICM: _Options = {"numbers": (("alpha", 2.0), ("alpha_2", 2.0), ("beta", 3.0)), "note": _ICM_NOTE}
+_ICM_SUMS: _Options = {"parts": overlap.icm_sums}
+_ONE: Need = "single label"
+_JIANG_CONRATH, _CROSS_ENTROPY = "information not shared (a distance)", "-ln p of the true node of each depth"
+_LEVELS: _Options = {"parts": single_label.level_matches}
+_PAIRS: _Options = {"note": _SINGLE}
+_RAISE: _Options = {"switches": (COHERENT,), "note": _RAISED}
+_POINTS: _Options = {"parts": curves.hierarchical_points}
+_BIT_POINTS: _Options = {"parts": curves.information_points}
+_DEPTHS: _Options = {"parts": probabilities.cross_entropy_sums, "note": _ONE_CLASS}
+_CALIBRATION: _Options = {"parts": probabilities.calibration_bins}
+_BRIER: _Options = {"parts": probabilities.brier_sums}
+_LOG_LOSS: _Options = {"parts": probabilities.log_loss_sums, "note": _BINARY}
+_COVERAGE: _Options = {"parts": probabilities.coverage_bins}
+_K: _Options = {"parameter": "k", "default": 5.0, "switches": (ZEROS,), "note": _NOT_RANKED}
+_K_ZERO: _Options = {**_K, "switches": (ZERO_EMPTY, ZEROS), "note": f"{_COUNTS_EMPTY} {_NOT_RANKED}"}
+_K_SKIP: _Options = {**_K, "switches": (SKIP_EMPTY, ZEROS), "note": f"{_SKIPS} {_NOT_RANKED}"}
+_K_COUNTS: _Options = {**_K, "parts": ranking.top_k_counts}
+_K_LABELS: _Options = {**_K_COUNTS, "over_labels": True}
+
+
+def _rows(need: Need, *rows: tuple[Any, ...]) -> tuple[Metric, ...]:
+    """Make metrics of rows: name, function, help, paper, and any further needs and options."""
+    metrics = []
+    for name, function, help_text, paper, *more in rows:
+        needs: frozenset[Any] = frozenset((need, *(each for each in more if isinstance(each, str))))
+        options = {key: value for each in more if isinstance(each, dict) for key, value in each.items()}
+        options["value" if "parts" in options else "documents"] = function
+        metrics.append(Metric(name, help_text, paper, needs, **options))
+    return tuple(metrics)
+
+
+_OF_DECISIONS = _rows(
+    "decisions",
+    # Flat
+    ("micro_f1", label_counts.micro_f1, "F1 of counts summed over labels", R, _MICRO),
+    ("micro_precision", label_counts.micro_precision, "share of predictions that are true", R, _MICRO),
+    ("micro_recall", label_counts.micro_recall, "share of true labels that are predicted", R, _MICRO),
+    ("macro_f1", label_counts.macro_f1, "mean F1 of the labels, absent ones 0", R, _MACRO),
+    ("macro_f1_present", label_counts.macro_f1_present, "mean F1 of labels that occur", R, _MACRO),
+    ("macro_precision", label_counts.macro_precision, "mean precision of the labels", R, _MACRO),
+    ("macro_recall", label_counts.macro_recall, "mean recall of the labels", R, _MACRO),
+    ("samples_f1", overlap.samples_f1, "mean F1 of the documents' closed sets", R, _FLAT),
+    ("samples_precision", overlap.samples_precision, "mean precision of the documents", R, _FLAT),
+    ("samples_recall", overlap.samples_recall, "mean recall of the documents", R, _FLAT),
+    ("hamming", overlap.hamming, "share of nodes judged wrongly", R, _LOW),
+    ("hamming_levels", label_counts.hamming_levels, "Hamming loss averaged over levels", R0, _COUNTS, _LOW),
+    ("subset_accuracy", overlap.subset_accuracy, "share of documents with exactly the true set", I),
+    ("jaccard", overlap.jaccard, "shared nodes among all nodes of either set", I, _FLAT),
+    ("label_accuracy", label_counts.label_accuracy, "mean accuracy of the labels", I, _COUNTS),
+    ("constrained_micro_f1", label_counts.micro_f1, "micro F1, ancestors required", R, _CONSTRAINED),
+    ("constrained_macro_f1", label_counts.macro_f1, "macro F1, ancestors required", R, _BINS, _CONSTRAINED),
+    ("macro_f1_by_depth", label_counts.macro_f1_by_depth, "macro F1 of each depth", R, _BINS),
+    ("macro_f1_by_decile", label_counts.macro_f1_by_decile, "macro F1 by training frequency", R, "frequencies", _BINS),
+    # Hierarchical
+    ("hp", overlap.hp, "hierarchical precision", R, _AGREE),
+    ("hr", overlap.hr, "hierarchical recall", R, _AGREE),
+    ("hf1", overlap.hf1, "hierarchical F1", R, _AGREE),
+    ("hf1_root", overlap.hf1_root, "hierarchical F1, the root counted in both sets", I),
+    ("hf_beta", overlap.hf, "hierarchical F of any beta: hf_beta@0.5", R, _BETA),
+    ("hp_micro", overlap.hp_micro, "aggregate hierarchical precision", W, _SUMS),
+    ("hr_micro", overlap.hr_micro, "aggregate hierarchical recall", W, _SUMS),
+    ("hf1_micro", overlap.hf1_micro, "aggregate hierarchical F1", W, _SUMS),
+    ("info_hp", overlap.info_hp, "hierarchical precision in bits", R, "frequencies", _AGREE),
+    ("info_hr", overlap.info_hr, "hierarchical recall in bits", R, "frequencies", _AGREE),
+    ("info_hf1", overlap.info_hf1, "hierarchical F1 in bits", R, "frequencies", _AGREE),
+    ("icm", overlap.icm, "information contrast of prediction and truth, in bits", I, "frequencies", _ICM),
+    ("icm_norm", overlap.icm_norm, "information contrast scaled to [0, 1]", I, "frequencies", _ICM, _ICM_SUMS),
+    ("propensity_f1", overlap.propensity_f1, "F1 with rare labels weighing more", I, "frequencies"),
+    ("shortest_path", overlap.shortest_path, "edges between prediction and truth", R0, _LOW, {"note": _SEVERAL}),
+    # Of single labels
+    ("leaf_accuracy", single_label.leaf_accuracy, "share of right most specific labels", R, _ONE, _PAIRS),
+    ("level_accuracy", single_label.level_accuracy, "accuracy by depth, on closed sets", R, _LEVELS),
+    ("coarsest_accuracy", single_label.coarsest_accuracy, "share of right top labels", W, _ONE, "tree", _PAIRS),
+    ("parent_accuracy", single_label.parent_accuracy, "share of right parents", W, _ONE, "tree", _PAIRS),
+    ("finest_accuracy", single_label.leaf_accuracy, "share of right most specific labels", W, _ONE, _PAIRS),
+    ("onehot_win", single_label.onehot_win, "hierarchical win of the chosen leaf", W, _ONE, "tree"),
+    ("wu_palmer", single_label.wu_palmer, "similarity by depth of the common ancestor", I, _ONE, _PAIRS),
+    ("leacock_chodorow", single_label.leacock_chodorow, "similarity by path length", I, _ONE, _PAIRS),
+    ("resnik", single_label.resnik, "information of the common ancestor", I, _ONE, "frequencies", _PAIRS),
+    ("lin", single_label.lin, "shared information among all", I, _ONE, "frequencies", _PAIRS),
+    ("jiang_conrath", single_label.jiang_conrath, _JIANG_CONRATH, I, _ONE, "frequencies", _PAIRS, _LOW),
 )
 
-_HIERARCHICAL = (
-    *_group(
-        _mean("hp", overlap.hp, "hierarchical precision", R),
-        _mean("hr", overlap.hr, "hierarchical recall", R),
-        _mean("hf1", overlap.hf1, "hierarchical F1", R),
-        note=_EMPTY_AGREES,
-    ),
-    _mean("hf1_root", overlap.hf1_root, "hierarchical F1, the root counted in both sets", I),
-    *_group(
-        _mean("hf_beta", overlap.hf, "hierarchical F of any beta: hf_beta@0.5", R),
-        parameter="beta",
-        default=1.0,
-        note=_EMPTY_AGREES,
-    ),
-    *_group(
-        _ratio("hp_micro", overlap.overlap_sums, overlap.hp_micro, "aggregate hierarchical precision", W),
-        _ratio("hr_micro", overlap.overlap_sums, overlap.hr_micro, "aggregate hierarchical recall", W),
-        _ratio("hf1_micro", overlap.overlap_sums, overlap.hf1_micro, "aggregate hierarchical F1", W),
-        note=_COUNTED,
-    ),
-    *_group(
-        _mean("info_hp", overlap.info_hp, "hierarchical precision in bits", R, "frequencies"),
-        _mean("info_hr", overlap.info_hr, "hierarchical recall in bits", R, "frequencies"),
-        _mean("info_hf1", overlap.info_hf1, "hierarchical F1 in bits", R, "frequencies"),
-        note=_EMPTY_AGREES,
-    ),
-    *_group(
-        _mean("icm", overlap.icm, "information contrast of prediction and truth, in bits", I, "frequencies"),
-        _ratio(
-            "icm_norm", overlap.icm_sums, overlap.icm_norm, "information contrast scaled to [0, 1]", I, "frequencies"
-        ),
-        numbers=(("alpha", 2.0), ("alpha_2", 2.0), ("beta", 3.0)),
-        note=_ICM,
-    ),
-    _mean("propensity_f1", overlap.propensity_f1, "F1 with rare labels weighing more", I, "frequencies"),
-    _mean("shortest_path", overlap.shortest_path, "edges between prediction and truth", R0, note=_SEVERAL, **_LOW),
+_OF_SCORES = _rows(
+    "scores",
+    ("hf1_auc", curves.hf1_auc, "area under hierarchical precision over recall", R, _RAISE),
+    ("info_hf1_auc", curves.info_hf1_auc, "the same area in bits", R, "frequencies", _RAISE),
+    ("best_hf1", curves.best_f1, "hierarchical F1 at the best threshold", R, _RAISE, _POINTS),
+    ("best_info_hf1", curves.best_f1, "the same in bits", R, "frequencies", _RAISE, _BIT_POINTS),
+    ("softmax_win", probabilities.softmax_win, "hierarchical win of the scores", W, _ONE, "tree"),
+    ("neg_log_win", probabilities.neg_log_win, "-ln of the hierarchical win", W, _ONE, "tree", _LOW),
+    ("cross_entropy", probabilities.cross_entropy, "-ln p of the true label", W, _ONE, _LOW, {"note": _ONE_CLASS}),
+    ("cross_entropy_by_depth", probabilities.cross_entropy_by_depth, _CROSS_ENTROPY, W, _ONE, "tree", _DEPTHS, _LOW),
+    ("ece", probabilities.ece, "calibration error of the best leaf, and by level", R, _CALIBRATION, _LOW),
+    ("brier", probabilities.group_means, "squared error of leaf scores, by level", R, _BRIER, _LOW),
+    ("log_loss", probabilities.group_means, "sum of binary log losses of the leaves, by level", R, _LOG_LOSS, _LOW),
+    ("selective_accuracy", probabilities.selective_accuracy, "accuracy over coverage", R, _COVERAGE),
+    # Of the k best
+    ("precision@k", ranking.precision_at_k, "hits among the k best / k", T, _K_ZERO),
+    ("recall@k", ranking.recall_at_k, "hits among the k best / true labels", T, _K_SKIP),
+    ("ndcg@k", ranking.ndcg_at_k, "discounted gain of the k best", T, _K_SKIP),
+    ("psp@k", ranking.psp_at_k, "propensity-scored precision", T, "frequencies", _K, {"parts": ranking.psp_sums}),
+    ("micro_f1@k", label_counts.micro_f1, "micro F1 of the k best", T, _K_COUNTS),
+    ("macro_f1@k", label_counts.macro_f1, "macro F1 of the k best", T, _K_LABELS),
+    ("binned_macro_f1@k", ranking.binned_macro_f1_at_k, "macro F1 by frequency", T, "frequencies", _K_LABELS),
 )
 
-_SINGLE_LABEL = (
-    *_group(
-        _mean("leaf_accuracy", single_label.leaf_accuracy, "share of right most specific labels", R, "single label"),
-        note=_SINGLE,
-    ),
-    _ratio(
-        "level_accuracy",
-        single_label.level_matches,
-        single_label.level_accuracy,
-        "accuracy by depth, on closed sets",
-        R,
-    ),
-    *_group(
-        _mean(
-            "coarsest_accuracy", single_label.coarsest_accuracy, "share of right top labels", W, "single label", "tree"
-        ),
-        _mean("parent_accuracy", single_label.parent_accuracy, "share of right parents", W, "single label", "tree"),
-        _mean("finest_accuracy", single_label.leaf_accuracy, "share of right most specific labels", W, "single label"),
-        note=_SINGLE,
-    ),
-    _mean("onehot_win", single_label.onehot_win, "hierarchical win of the chosen leaf", W, "single label", "tree"),
-    *_group(
-        _mean("wu_palmer", single_label.wu_palmer, "similarity by depth of the common ancestor", I, "single label"),
-        _mean("leacock_chodorow", single_label.leacock_chodorow, "similarity by path length", I, "single label"),
-        _mean("resnik", single_label.resnik, "information of the common ancestor", I, "single label", "frequencies"),
-        _mean("lin", single_label.lin, "shared information among all", I, "single label", "frequencies"),
-        _mean(
-            "jiang_conrath",
-            single_label.jiang_conrath,
-            "information not shared (a distance)",
-            I,
-            "single label",
-            "frequencies",
-            **_LOW,
-        ),
-        note=_SINGLE,
-    ),
-)
-
-_OF_SCORES = (
-    *_group(
-        _mean("hf1_auc", curves.hf1_auc, "area under hierarchical precision over recall", R),
-        _mean("info_hf1_auc", curves.info_hf1_auc, "the same area in bits", R, "frequencies"),
-        _ratio("best_hf1", curves.hierarchical_points, curves.best_f1, "hierarchical F1 at the best threshold", R),
-        _ratio("best_info_hf1", curves.information_points, curves.best_f1, "the same in bits", R, "frequencies"),
-        switches=(COHERENT,),
-        note=_RAISED,
-    ),
-    _mean("softmax_win", probabilities.softmax_win, "hierarchical win of the scores", W, "single label", "tree"),
-    *_group(
-        _mean("neg_log_win", probabilities.neg_log_win, "-ln of the hierarchical win", W, "single label", "tree"),
-        _mean(
-            "cross_entropy", probabilities.cross_entropy, "-ln p of the true label", W, "single label", note=_ONE_CLASS
-        ),
-        _ratio(
-            "cross_entropy_by_depth",
-            probabilities.cross_entropy_sums,
-            probabilities.cross_entropy_by_depth,
-            "-ln p of the true node of each depth",
-            W,
-            "single label",
-            "tree",
-            note=_ONE_CLASS,
-        ),
-        _ratio(
-            "ece",
-            probabilities.calibration_bins,
-            probabilities.ece,
-            "calibration error of the best leaf, and by level",
-            R,
-        ),
-        _ratio(
-            "brier", probabilities.brier_sums, probabilities.group_means, "squared error of leaf scores, by level", R
-        ),
-        _ratio(
-            "log_loss",
-            probabilities.log_loss_sums,
-            probabilities.group_means,
-            "sum of binary log losses of the leaves, by level",
-            R,
-            note=_BINARY,
-        ),
-        **_LOW,
-    ),
-    _ratio(
-        "selective_accuracy", probabilities.coverage_bins, probabilities.selective_accuracy, "accuracy over coverage", R
-    ),
-)
-
-_RANKING = _group(
-    _mean(
-        "precision@k",
-        ranking.precision_at_k,
-        "hits among the k best / k",
-        T,
-        switches=(ZERO_EMPTY, ZEROS),
-        note=_COUNTS_EMPTY,
-    ),
-    *_group(
-        _mean("recall@k", ranking.recall_at_k, "hits among the k best / true labels", T),
-        _mean("ndcg@k", ranking.ndcg_at_k, "discounted gain of the k best", T),
-        switches=(SKIP_EMPTY, ZEROS),
-        note=_SKIPS,
-    ),
-    *_group(
-        _ratio("psp@k", ranking.psp_sums, ranking.psp_at_k, "propensity-scored precision", T, "frequencies"),
-        _ratio("micro_f1@k", ranking.top_k_counts, label_counts.micro_f1, "micro F1 of the k best", T),
-        *_group(
-            _ratio("macro_f1@k", ranking.top_k_counts, label_counts.macro_f1, "macro F1 of the k best", T),
-            _ratio(
-                "binned_macro_f1@k",
-                ranking.top_k_counts,
-                ranking.binned_macro_f1_at_k,
-                "macro F1 by frequency",
-                T,
-                "frequencies",
-            ),
-            over_labels=True,
-        ),
-        switches=(ZEROS,),
-    ),
-    note=_NOT_RANKED,
-    **_K,
-)
-
-METRICS: Registry[Metric] = Registry(
-    "metric",
-    (*_needing("decisions", *_FLAT, *_HIERARCHICAL, *_SINGLE_LABEL), *_needing("scores", *_OF_SCORES, *_RANKING)),
-)
+METRICS: Registry[Metric] = Registry("metric", (*_OF_DECISIONS, *_OF_SCORES))
 
 
 def find_metric(name: str) -> Metric:
@@ -357,3 +235,91 @@ def _find_row(name: str) -> Metric:
     if not 0 < parameter < math.inf or (row.parameter == "k" and parameter != int(parameter)):
         raise TreelabelError(f"{name!r}: expected a number above 0 behind @, such as {base}@{row.default:g}")
     return replace(row, name=f"{base}@{parameter:g}" if index or row.name.endswith("@k") else name, default=parameter)
+
+
+DEFAULT_DECISION_METRICS = (
+    "hp",
+    "hr",
+    "hf1",
+    "micro_f1",
+    "macro_f1",
+    "samples_f1",
+    "hamming",
+    "subset_accuracy",
+    "level_accuracy",
+    "shortest_path",
+)
+DEFAULT_SCORE_METRICS = ("hf1_auc",)
+
+
+def listed_metrics(names: Sequence[str] | str | None) -> list[str]:
+    """Return the metrics that were asked for by name."""
+    if names is None or names == "all":
+        return []
+    return [names] if isinstance(names, str) else list(names)
+
+
+def needs_decisions(names: Sequence[str] | str | None) -> bool:
+    """Return whether any of the metrics looks at decisions; "all" and the usual few do."""
+    listed = listed_metrics(names)
+    return not listed or any("decisions" in find_metric(name).needs for name in listed)
+
+
+def chosen_metrics(names: Sequence[str] | str | None, batch: Batch) -> list[Metric]:
+    """Find metrics by name; "all" takes every row whose needs are met, None a usual few.
+
+    Parameters
+    ----------
+    names
+        Names, "all" or None.
+    batch
+        Documents that show what is there: decisions, scores, training frequencies.
+
+    Returns
+    -------
+    list of Metric
+    """
+    listed = listed_metrics(names)
+    if names == "all":
+        listed = _applicable(batch)
+    elif names is None:
+        listed += DEFAULT_DECISION_METRICS if batch.input_decisions is not None else ()
+        listed += DEFAULT_SCORE_METRICS if batch.input_scores is not None else ()
+    if not listed:
+        missing = "no metric is named" if names is not None and names != "all" else "pass decisions= or scores="
+        raise TreelabelError(f"nothing to judge: {missing}")
+    return [find_metric(name) for name in listed]
+
+
+def _applicable(batch: Batch) -> list[str]:
+    """The metrics whose needs are met. Those of decisions need single labels on both sides, others in the truth."""
+    have = {"decisions": batch.input_decisions is not None, "scores": batch.input_scores is not None}
+    have["frequencies"] = batch.context.closed is not None and batch.context.documents is not None
+    have["tree"] = batch.hierarchy.is_tree
+    single_truth = _is_single(batch.hierarchy, batch.truth)
+    single_both = single_truth and have["decisions"] and _is_single(batch.hierarchy, batch.decisions)
+    result = []
+    for row in METRICS.values():
+        have["single label"] = single_both if "decisions" in row.needs else single_truth
+        if all(have[need] for need in row.needs):
+            result.append(row.name)
+    return result
+
+
+def _is_single(hierarchy: Hierarchy, labels: LabelMatrix) -> bool:
+    return bool(row_sizes(hierarchy.most_specific(labels)).max(initial=0) <= 1)
+
+
+def require_some(rows: Sequence[Metric], skipped: Mapping[str, str]) -> None:
+    """Refuse to judge by nothing, where no metric that was asked for applies.
+
+    Parameters
+    ----------
+    rows
+        The metrics that are left.
+    skipped
+        Why each of the others was skipped, by name.
+    """
+    if not rows and skipped:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in skipped.items())
+        raise TreelabelError(reasons if len(skipped) == 1 else f"none of the metrics applies: {reasons}")

@@ -2,29 +2,27 @@
 
 import numpy as np
 
-from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
+from treelabel.core.types import BoolArray, DoubleArray, LongArray
 from treelabel.hierarchy import similarity
-from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers
-from treelabel.metrics.batch import Batch, Context
-from treelabel.metrics.label_counts import label_counts, with_mean
-from treelabel.metrics.metric import Parts, Sums, Value
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers, row_sizes
+from treelabel.metrics.batch import Batch, Context, Parts, Sums, Value
+from treelabel.metrics.formulas import with_mean
 
 
 def level_matches(batch: Batch) -> Parts:
     """For each document and depth: whether truth has a node there, and whether prediction has the same nodes there."""
-    predicted, true, both, _ones = label_counts(batch)
-    per_level = [_by_level(batch, labels, labels.data) for labels in (predicted, true, both)]
-    present = per_level[1] > 0
-    right = present & (per_level[0] == per_level[2]) & (per_level[1] == per_level[2])
-    return present.astype(np.float64), right.astype(np.float64)
+    levels, depth = max(1, batch.hierarchy.max_depth), batch.hierarchy.depth
+    predicted, is_hit = batch.closed_decisions, batch.is_hit
 
+    def by_level(labels: LabelMatrix, keep: BoolArray) -> LongArray:
+        index = row_numbers(labels)[keep] * levels + depth[labels.indices][keep] - 1
+        counts: LongArray = np.bincount(index, minlength=len(batch) * levels)
+        return counts.reshape(len(batch), levels)
 
-def _by_level(batch: Batch, labels: LabelMatrix, keep: BoolArray) -> LongArray:
-    """Count the kept labels of each document at each depth."""
-    levels = max(1, batch.hierarchy.max_depth)
-    position = row_numbers(labels)[keep] * levels + batch.hierarchy.depth[labels.indices][keep] - 1
-    counts: LongArray = np.bincount(position, minlength=len(batch) * levels)
-    return counts.reshape(len(batch), levels)
+    chosen, hits = by_level(predicted, predicted.data), by_level(predicted, is_hit)
+    true = by_level(batch.closed_truth, batch.closed_truth.data)
+    right = (true > 0) & (chosen == hits) & (true == hits)
+    return (true > 0).astype(np.float64), right.astype(np.float64)
 
 
 def level_accuracy(sums: Sums, _: Context) -> Value:
@@ -66,16 +64,13 @@ def coarsest_accuracy(batch: Batch) -> DoubleArray:
     [1.0, 1.0, 0.0, 1.0]
     """
     _ = batch.hierarchy.parent, batch.single_terminals
-    true, predicted = (_first(labels) for labels in (batch.closed_truth, batch.closed_decisions))
-    return np.equal(true, predicted).astype(np.float64)
-
-
-def _first(labels: LabelMatrix) -> IntArray:
-    """The lowest id of each row, which on a closed path is the top label; -1 for empty rows."""
-    first = np.full(labels.shape[0], -1, np.int32)
-    some = np.diff(labels.indptr) > 0
-    first[some] = labels.indices[labels.indptr[:-1][some]]
-    return first
+    tops = np.full((2, len(batch)), -1, np.int32)
+    for top, labels in zip(tops, (batch.closed_truth, batch.closed_decisions), strict=True):
+        some = row_sizes(labels) > 0
+        # The lowest id of a closed path is its top label.
+        top[some] = labels.indices[labels.indptr[:-1][some]]
+    same: DoubleArray = np.equal(tops[0], tops[1]).astype(np.float64)
+    return same
 
 
 def parent_accuracy(batch: Batch) -> DoubleArray:

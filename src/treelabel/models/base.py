@@ -26,8 +26,7 @@ from treelabel.models.profile import Profile, unknown_words
 from treelabel.models.settings import not_fitted
 from treelabel.models.sklearn import Classifier
 from treelabel.models.streaming import blank_texts, decide_texts, decided_batches
-from treelabel.rules.decisions import Decisions
-from treelabel.rules.tuned_rule import TunedRule
+from treelabel.rules.decisions import Decisions, TunedRule
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut, SettingTrial, Stage, decide_by_evidence, irregular_documents
 

@@ -36,7 +36,7 @@ from treelabel.models.model_inputs import training_of
 from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, require_inner, require_width
 from treelabel.models.prototype_means import Means, Strengths, whitening
 from treelabel.models.settings import Seed, Share
-from treelabel.rules.default_rules import DEFAULT_RULES
+from treelabel.rules.registry import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.held_out import hold_out, log_loss

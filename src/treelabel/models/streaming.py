@@ -11,8 +11,7 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.model_inputs import texts_of
-from treelabel.rules.decisions import Decisions, decide, decides_on_all
-from treelabel.rules.tuned_rule import TunedRule
+from treelabel.rules.decisions import Decisions, TunedRule, decide, decides_on_all
 from treelabel.scores.score_matrix import Scores
 
 # Texts of a batch at most, and where there are so many nodes that models keep the largest scores only.

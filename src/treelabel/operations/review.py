@@ -36,8 +36,7 @@ from treelabel.models.base import Model
 from treelabel.models.model_inputs import texts_of
 from treelabel.models.profile import Profile, label_confidence
 from treelabel.rules.back_off import last_precise
-from treelabel.rules.decisions import decide
-from treelabel.rules.tuned_rule import TunedRule
+from treelabel.rules.decisions import TunedRule, decide
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import FEWEST_HELD_OUT
 from treelabel.text.ngrams import NgramShape

@@ -7,14 +7,9 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.types import LongArray
-from treelabel.evaluation.label_pairs import blocks, equal_pairs, nearest, ranges
+from treelabel.evaluation.mistakes import blocks, equal_pairs, nearest, ranges
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.label_matrices import (
-    LabelMatrix,
-    keep_entries,
-    matches,
-    row_numbers,
-)
+from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries, matches, row_numbers
 
 if TYPE_CHECKING:
     from treelabel.report.systems import ReportSystem

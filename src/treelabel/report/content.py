@@ -26,7 +26,7 @@ from treelabel.report.reliability import Reliability, reliability
 from treelabel.report.sentences import HEADLINES
 from treelabel.report.slices import Slice, by_bin, by_decile, by_depth
 from treelabel.report.systems import SCORE_METRICS, ReportSystem, judge_systems, occurring
-from treelabel.rules.tuned_rule import TunedRule
+from treelabel.rules.decisions import TunedRule
 
 MOST_PAIRS = 45
 # Characters of texts in all mistakes of all systems.

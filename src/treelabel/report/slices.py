@@ -9,7 +9,7 @@ import numpy as np
 from treelabel.core.types import BoolArray, LongArray
 from treelabel.evaluation.significance import relative_improvement
 from treelabel.evaluation.statistics import Interval, bootstrap_intervals, thin_labels
-from treelabel.metrics.label_counts import label_f1
+from treelabel.metrics.formulas import label_f1
 from treelabel.metrics.ranking import frequency_bins
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from treelabel.evaluation.result import Result
 from treelabel.evaluation.statistics import Interval
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix
-from treelabel.metrics.label_counts import by_label, label_counts, label_f1
-from treelabel.rules.tuned_rule import TunedRule
+from treelabel.metrics.formulas import by_label, label_f1
+from treelabel.metrics.label_counts import label_counts
+from treelabel.rules.decisions import TunedRule
 from treelabel.scores.score_matrix import Scores
 
 DECISION_METRICS = (

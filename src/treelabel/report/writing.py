@@ -7,7 +7,7 @@ from typing import Any
 from treelabel.core.atomic_output import atomic_file, atomic_group
 from treelabel.core.errors import require_extra
 from treelabel.data.dataset import Dataset
-from treelabel.rules.tuned_rule import TunedRule
+from treelabel.rules.decisions import TunedRule
 
 
 def require_packages() -> None:

@@ -1,23 +1,73 @@
 """Decisions: closed label sets, and how a rule makes them of scores."""
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
+from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
+from treelabel.core.inputs import existing_file
+from treelabel.core.json_text import read_json
 from treelabel.core.types import BoolArray, LongArray
+from treelabel.core.validation import validate
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import decode
 from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries, row_numbers, row_sizes
 from treelabel.hierarchy.similarity import information_content
 from treelabel.hierarchy.union import join_hierarchies, nodes_in
-from treelabel.rules.parsing import find_rule
-from treelabel.rules.rule import COMMON, Rule, RuleSpec
-from treelabel.rules.tuned_rule import TunedRule
+from treelabel.rules.registry import COMMON, Rule, RuleSpec, find_rule
 from treelabel.scores.score_matrix import Scores
+
+KIND = "treelabel tuned rule"
+VERSION = 1
+
+
+class _Values(TypedDict):
+    """The content of the file beside its kind and version: the fields of `TunedRule`."""
+
+    rule: str
+    settings: Mapping[str, Any]
+    fingerprint: str
+    measured: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class TunedRule:
+    """A rule with settings that were found on validation data, bound to the hierarchy of that data.
+
+    `measured` has the values that were reached there. Use it wherever a rule is wanted: `decide(scores, tuned)`.
+    """
+
+    rule: str
+    settings: Mapping[str, Any]
+    fingerprint: str
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+    def save(self, path: str | Path) -> None:
+        """Write as JSON; the file appears whole or not at all."""
+        with atomic_file(Path(path)) as temporary:
+            text = json.dumps({"kind": KIND, "version": VERSION, **asdict(self)}, indent=2, ensure_ascii=False)
+            Path(temporary).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "TunedRule":
+        """Read what `save` wrote."""
+        file = existing_file(Path(path))
+        stored = read_json(file, str(file), "tuned rule")
+        if not isinstance(stored, dict) or stored.get("kind") != KIND:
+            raise TreelabelError(f"{file}: no tuned rule; expected a file that 'treelabel tune' wrote")
+        if stored.get("version") != VERSION:
+            raise TreelabelError(
+                f"{file}: a tuned rule of version {stored.get('version')!r}, but this treelabel reads version {VERSION}"
+            )
+        values = {name: value for name, value in stored.items() if name not in ("kind", "version")}
+        validate(values, _Values, f"{file}: the tuned rule")
+        return cls(**values)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

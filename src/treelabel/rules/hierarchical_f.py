@@ -6,13 +6,15 @@ nothing is true. There, predicting nothing is worth 1, and anything else 0 (or w
 nothing is predicted where that is likelier to be right than any set is good.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
-from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy.label_matrices import LabelMatrix
-from treelabel.rules.score_rows import ScoreRows, choose_sets
+from treelabel.rules.score_rows import ScoreRows, choose_sets, largest, longest_row
 from treelabel.scores.score_matrix import Scores
 
 
@@ -48,15 +50,14 @@ def hf_beta(scores: Scores, beta: float = 1.0, count_root: bool = False, empty: 
     """
     if not 0 <= beta <= 1e6:
         raise TreelabelError(f"expected a beta of at least 0 and at most a million, found {beta:g}")
-    h = scores.hierarchy
+    h, options = scores.hierarchy, (float(beta), int(count_root), float(empty))
     if h.is_tree:
-        link_ptr, links, sizes = h.parent_ptr.astype(np.int64), h.parent_idx, h.depth
+        links, sizes = Links(h.parent_ptr.astype(np.int64), h.parent_idx, True), h.depth
     else:
         above = h.ancestors(np.arange(len(h)))
-        link_ptr, links = above.indptr.astype(np.int64), above.indices
-        sizes = (np.diff(link_ptr) + 1).astype(np.int32)
-    options = (float(beta), int(count_root), float(empty))
-    return choose_sets(scores.coherent(), lambda rows: best_sets(link_ptr, links, h.is_tree, sizes, *options, rows))
+        links = Links(above.indptr.astype(np.int64), above.indices, False)
+        sizes = (np.diff(links.ptr) + 1).astype(np.int32)
+    return choose_sets(scores.coherent(), lambda rows: best_sets(links, sizes, *options, rows))
 
 
 def hf1_root(scores: Scores) -> LabelMatrix:
@@ -69,23 +70,32 @@ def hf1_root(scores: Scores) -> LabelMatrix:
 MOST_LEVELS = 64
 
 
+class Links(NamedTuple):
+    """Where each node leads up, -1 being the root: to its parent in a tree, to all of its ancestors in a DAG."""
+
+    ptr: LongArray
+    idx: IntArray
+    is_tree: bool
+
+
+class Terminals(NamedTuple):
+    """Terminal nodes of a row: the selected place they are at or below, the size of their path, and their mass."""
+
+    anchor: IntArray
+    size: IntArray
+    mass: DoubleArray
+
+
 @kernel
 def find_terminal_masses(
-    link_ptr: LongArray,
-    link_idx: IntArray,
-    is_tree: bool,
-    position: IntArray,
-    nodes: IntArray,
-    values: ScoreArray,
-    mass: DoubleArray,
-    whole: DoubleArray,
+    links: Links, position: IntArray, nodes: IntArray, values: ScoreArray, mass: DoubleArray, whole: DoubleArray
 ) -> None:
     """For one row, find the mass of each node that lies below none of its descendants: where true paths end.
 
     `whole` becomes the mass at or below each node of a tree. This is its score, unless its children sum to more.
 
-    Links are parents in a tree, where sums are handed on from level to level, and all ancestors in a DAG, where each
-    mass goes to every ancestor once, however many ways lead there. `position` tells where the nodes of this row stand.
+    In a tree sums are handed on from level to level; in a DAG each mass goes to every ancestor once, however many ways
+    lead there. `position` tells where the nodes of this row stand.
     """
     for index in range(len(nodes)):
         position[nodes[index]] = index
@@ -94,141 +104,85 @@ def find_terminal_masses(
         below = mass[index]
         mass[index] = max(0.0, values[index] - below)
         whole[index] = below + mass[index]
-        handed = whole[index] if is_tree else mass[index]
-        for link in range(link_ptr[nodes[index]], link_ptr[nodes[index] + 1]):
-            if link_idx[link] >= 0:
-                mass[position[link_idx[link]]] += handed
+        handed = whole[index] if links.is_tree else mass[index]
+        for link in range(links.ptr[nodes[index]], links.ptr[nodes[index] + 1]):
+            if links.idx[link] >= 0:
+                mass[position[links.idx[link]]] += handed
 
 
 @kernel
-def gains(link_ptr: LongArray, links: IntArray, is_tree: bool, weighed: DoubleArray, gain: DoubleArray) -> None:
+def gains(links: Links, weighed: DoubleArray, gain: DoubleArray) -> None:
     """Sum what the terminal nodes at or below each place of a row weigh: Delta_k(n). Links are places, too."""
     count = len(weighed)
     gain[:count] = weighed
     for index in range(count - 1, -1, -1):
-        handed = gain[index] if is_tree else weighed[index]
+        handed = gain[index] if links.is_tree else weighed[index]
         if handed > 0:
-            for link in range(link_ptr[index], link_ptr[index + 1]):
-                gain[links[link]] += handed
-    if not is_tree:
+            for link in range(links.ptr[index], links.ptr[index + 1]):
+                gain[links.idx[link]] += handed
+    if not links.is_tree:
         # The same terms, summed in another order, must not put a child before its parent.
         for index in range(count - 1, -1, -1):
-            for link in range(link_ptr[index], link_ptr[index + 1]):
-                gain[links[link]] = max(gain[links[link]], gain[index])
+            for link in range(links.ptr[index], links.ptr[index + 1]):
+                gain[links.idx[link]] = max(gain[links.idx[link]], gain[index])
 
 
 @kernel
-def is_worse(gain: DoubleArray, one: int, two: int) -> bool:
-    """Order places of a row by gain, equal ones by id: parents never come after their children."""
-    return gain[one] < gain[two] or (gain[one] == gain[two] and one > two)
-
-
-@kernel
-def largest(gain: DoubleArray, count: int, size: int, heap: IntArray) -> float:
-    """Put the places of the `size` largest gains into the heap, the worst on top; return the sum of the gains."""
-    if size == 0:
-        return 0.0
-    for index in range(count):
-        if index < size:
-            hole = index
-            while hole > 0 and is_worse(gain, index, heap[(hole - 1) // 2]):
-                heap[hole] = heap[(hole - 1) // 2]
-                hole = (hole - 1) // 2
-            heap[hole] = index
-        elif gain[index] > gain[heap[0]]:
-            hole = 0
-            while 2 * hole + 1 < size:
-                below = 2 * hole + 1
-                if below + 1 < size and is_worse(gain, heap[below + 1], heap[below]):
-                    below += 1
-                if is_worse(gain, index, heap[below]):
-                    break
-                heap[hole] = heap[below]
-                hole = below
-            heap[hole] = index
-    total = 0.0
-    for index in range(size):
-        total += gain[heap[index]]
-    return total
-
-
-@kernel
-def keep_likely(
-    link_ptr: LongArray,
-    link_idx: IntArray,
+def select_likely(
+    links: Links,
     position: IntArray,
     nodes: IntArray,
-    whole: DoubleArray,
-    least: float,
+    is_likely: BoolArray,
     selected: IntArray,
     nearest: IntArray,
-    local_ptr: LongArray,
-    local_links: IntArray,
+    local: Links,
 ) -> int:
-    """List the places of a row with a mass of at least `least`, and their links as places in that list; count them.
+    """List the likely places of a row, and their links as places in that list (`local`); count them.
 
-    `nearest` becomes, for every place of the row, the nearest kept place at or above it: with all places kept this is
-    the place itself, and in a tree it is one for each.
+    `nearest` becomes, for every place of the row, the nearest selected place at or above it: with all places selected
+    this is the place itself, and in a tree it is one for each.
     """
     count, used = 0, 0
     for index in range(len(nodes)):
-        low, high = link_ptr[nodes[index]], link_ptr[nodes[index] + 1]
-        if whole[index] >= least:
+        low, high = links.ptr[nodes[index]], links.ptr[nodes[index] + 1]
+        if is_likely[index]:
             selected[count] = index
             nearest[index] = count
-            local_ptr[count] = used
+            local.ptr[count] = used
             for link in range(low, high):
-                if link_idx[link] >= 0:
-                    local_links[used] = nearest[position[link_idx[link]]]
+                if links.idx[link] >= 0:
+                    local.idx[used] = nearest[position[links.idx[link]]]
                     used += 1
             count += 1
-            local_ptr[count] = used
+            local.ptr[count] = used
         else:
-            nearest[index] = nearest[position[link_idx[low]]] if link_idx[low] >= 0 else -1
+            nearest[index] = nearest[position[links.idx[low]]] if links.idx[low] >= 0 else -1
     return count
 
 
 @kernel
 def gather_terminals(
-    path_sizes: IntArray,
-    nodes: IntArray,
-    mass: DoubleArray,
-    nearest: IntArray,
-    table: DoubleArray,
-    terminal_place: IntArray,
-    terminal_size: IntArray,
-    terminal_mass: DoubleArray,
+    sizes: IntArray, mass: DoubleArray, nearest: IntArray, table: DoubleArray, terminals: Terminals
 ) -> int:
-    """List the terminal nodes of a row: the kept place they are at or below, the size of their path, and their mass.
+    """List the terminal nodes of a row, whose paths have these sizes, and count them.
 
     Those with the same place and size are joined where `table` has room for all of them; it is all 0 before and after.
     """
     used = 0
-    for index in range(len(nodes)):
-        size = path_sizes[nodes[index]]
+    for index in range(len(sizes)):
         if mass[index] > 0 and nearest[index] >= 0:
-            if len(table) == 0 or table[nearest[index], size] == 0:
-                terminal_place[used], terminal_size[used], terminal_mass[used] = nearest[index], size, mass[index]
+            here = nearest[index], sizes[index]
+            if len(table) == 0 or table[here] == 0:
+                terminals.anchor[used], terminals.size[used], terminals.mass[used] = here[0], here[1], mass[index]
                 used += 1
             if len(table) > 0:
-                table[nearest[index], size] += mass[index]
+                table[here] += mass[index]
     if len(table) > 0:
         for which in range(used):
-            terminal_mass[which] = table[terminal_place[which], terminal_size[which]]
-            table[terminal_place[which], terminal_size[which]] = 0.0
+            here = terminals.anchor[which], terminals.size[which]
+            terminals.mass[which] = table[here]
+            table[here] = 0.0
     return used
-
-
-@kernel
-def masses_by_size(path_sizes: IntArray, nodes: IntArray, mass: DoubleArray, of_size: DoubleArray) -> int:
-    """Sum the mass of the terminal nodes of a row by the size of their path; return the largest size."""
-    longest = 0
-    for index in range(len(nodes)):
-        longest = max(longest, path_sizes[nodes[index]])
-    of_size[: longest + 1] = 0.0
-    for index in range(len(nodes)):
-        of_size[path_sizes[nodes[index]]] += mass[index]
-    return longest
 
 
 @kernel
@@ -247,17 +201,11 @@ def weigh_sizes(of_size: DoubleArray, squared: float, size: int, root: int, wort
 
 
 @kernel
-def weigh(
-    worth: DoubleArray,
-    terminal_place: IntArray,
-    terminal_size: IntArray,
-    terminal_mass: DoubleArray,
-    weighed: DoubleArray,
-) -> None:
+def weigh(worth: DoubleArray, terminals: Terminals, count: int, weighed: DoubleArray) -> None:
     """Sum what one shared node is worth over the terminal nodes at, or folded into, each place."""
     weighed[:] = 0.0
-    for which in range(len(terminal_place)):
-        weighed[terminal_place[which]] += terminal_mass[which] * worth[terminal_size[which]]
+    for which in range(count):
+        weighed[terminals.anchor[which]] += terminals.mass[which] * worth[terminals.size[which]]
 
 
 @kernel
@@ -271,38 +219,8 @@ def open_sizes(
 
 
 @kernel
-def least_mass(whole: DoubleArray, largest_size: int, spread: float, heap: IntArray) -> float:
-    """Return the mass below which no node is in a best set of up to `largest_size` nodes; all have at least 0."""
-    if largest_size >= len(whole):
-        return 0.0
-    largest(whole, len(whole), largest_size, heap)
-    least: float = whole[heap[0]] * spread
-    return least
-
-
-@kernel
-def room_needed(link_ptr: LongArray, ptr: LongArray, nodes: IntArray, start: int, stop: int) -> tuple[int, int]:
-    """Return the most nodes that a row has, and the most links."""
-    most, ways = 0, 0
-    for row in range(start, stop):
-        most = max(most, ptr[row + 1] - ptr[row])
-        above = 0
-        for index in range(ptr[row], ptr[row + 1]):
-            above += link_ptr[nodes[index] + 1] - link_ptr[nodes[index]]
-        ways = max(ways, above)
-    return most, ways
-
-
-@kernel
 def best_sets(
-    link_ptr: LongArray,
-    link_idx: IntArray,
-    is_tree: bool,
-    path_sizes: IntArray,
-    beta: float,
-    root: int,
-    nothing: float,
-    rows: ScoreRows,
+    links: Links, path_sizes: IntArray, beta: float, root: int, nothing: float, rows: ScoreRows
 ) -> tuple[IntArray, LongArray]:
     """For each size k find the k nodes with the largest Delta_k, and of these sets the one of the largest expected F.
 
@@ -317,13 +235,13 @@ def best_sets(
     nodes, then for all sizes that the bound leaves open.
     """
     ptr, nodes, values, start, stop = rows
-    most, ways = room_needed(link_ptr, ptr, nodes, start, stop)
+    most = longest_row(rows)
     highest = path_sizes.max() if len(path_sizes) else 0
-    can_fold = is_tree and highest <= MOST_LEVELS
+    can_fold = links.is_tree and highest <= MOST_LEVELS
     position, heap = np.empty(len(path_sizes), np.int32), np.empty(most + 1, np.int32)
     selected, nearest = np.empty(most, np.int32), np.empty(most, np.int32)
-    local_ptr, local_links = np.zeros(most + 1, np.int64), np.empty(ways, np.int32)
-    terminal_place, terminal_size, terminal_mass = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most)
+    local = Links(np.zeros(most + 1, np.int64), np.empty(most * highest, np.int32), links.is_tree)
+    terminals = Terminals(np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most))
     table = np.zeros((most if can_fold else 0, highest + 1))
     mass, whole, weighed, gain = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
     of_size, worth = np.zeros(highest + 1), np.zeros(highest + 1)
@@ -334,12 +252,15 @@ def best_sets(
         low, count = ptr[row], ptr[row + 1] - ptr[row]
         if count == 0:
             continue
-        here, below = nodes[low : low + count], whole[:count]
-        find_terminal_masses(link_ptr, link_idx, is_tree, position, here, values[low : low + count], mass, whole)
-        longest = masses_by_size(path_sizes, here, mass, of_size)
-        of_size[0] = max(0.0, 1.0 - of_size[1 : longest + 1].sum())
-        best, best_size, largest_size, total, terminals = -1.0 if root else nothing * of_size[0], 0, -1, 0, 0
+        here, below, paths = nodes[low : low + count], whole[:count], path_sizes[nodes[low : low + count]]
+        find_terminal_masses(links, position, here, values[low : low + count], mass, whole)
+        longest = paths.max()
         lengths = of_size[: longest + 1]
+        lengths[:] = 0.0
+        for index in range(count):
+            lengths[paths[index]] += mass[index]
+        lengths[0] = max(0.0, 1.0 - lengths[1:].sum())
+        best, best_size, largest_size, total, ends = -1.0 if root else nothing * lengths[0], 0, -1, 0, 0
         for size in range(0 if root else 1, count + 1):
             bound, shared = weigh_sizes(lengths, squared, size, root, worth)
             if bound <= best:
@@ -348,19 +269,17 @@ def best_sets(
                 # At first there is next to nothing to compare with.
                 first = min(count, 16) if can_fold else count
                 largest_size = (
-                    open_sizes(lengths, squared, size, count, root, best, worth) if largest_size >= 0 else first
+                    first if largest_size < 0 else open_sizes(lengths, squared, size, count, root, best, worth)
                 )
                 weigh_sizes(lengths, squared, size, root, worth)
-                spread = worth[longest] / worth[1]
-                least = least_mass(below, largest_size, spread, heap)
-                total = keep_likely(
-                    link_ptr, link_idx, position, here, below, least, selected, nearest, local_ptr, local_links
-                )
-                terminals = gather_terminals(
-                    path_sizes, here, mass, nearest, table, terminal_place, terminal_size, terminal_mass
-                )
-            weigh(worth, terminal_place[:terminals], terminal_size[:terminals], terminal_mass, weighed[:total])
-            gains(local_ptr, local_links, is_tree, weighed[:total], gain)
+                least = 0.0
+                if largest_size < count:
+                    largest(below, count, largest_size, heap)
+                    least = below[heap[0]] * (worth[longest] / worth[1])
+                total = select_likely(links, position, here, below >= least, selected, nearest, local)
+                ends = gather_terminals(paths, mass, nearest, table, terminals)
+            weigh(worth, terminals, ends, weighed[:total])
+            gains(local, weighed[:total], gain)
             value = shared + largest(gain, total, size, heap)
             if value > best:
                 best, best_size = value, size

@@ -1,4 +1,6 @@
-"""Compiled loops that search the set with the largest expected hierarchical F where nodes have weights."""
+"""The set with the largest expected hierarchical F where nodes weigh the information they add: a search."""
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -7,182 +9,8 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.hierarchy.similarity import information_weights
-from treelabel.rules.hierarchical_f import largest
-from treelabel.rules.score_rows import ScoreRows, choose_sets, load_tree_row, longest_row, make_tree_row
+from treelabel.rules.score_rows import ScoreRows, choose_sets, largest, load_tree_row, longest_row, make_tree_row
 from treelabel.scores.score_matrix import Scores
-
-
-@kernel
-def expected_weighted(
-    above: IntArray,
-    mass: DoubleArray,
-    path_weight: DoubleArray,
-    weight: DoubleArray,
-    chosen: BoolArray,
-    squared: float,
-    shared: DoubleArray,
-) -> float:
-    """Compute the expected F of a closed set of weighted nodes of a row over a tree; `shared` is scratch."""
-    total = 0.0
-    for index in range(len(above)):
-        local = weight[index] if chosen[index] else 0.0
-        total += local
-        shared[index] = local + (shared[above[index]] if above[index] >= 0 else 0.0)
-    expected = 0.0
-    for index in range(len(above)):
-        if mass[index] > 0 and shared[index] > 0:
-            expected += mass[index] * (1 + squared) * shared[index] / (total + squared * path_weight[index])
-    return expected
-
-
-@kernel
-def can_gain(
-    added: float, score: float, terminal_weight: float, total: float, longest: float, value: float, squared: float
-) -> bool:
-    """Return whether a node may raise the expected F, by a bound on what it gains and on what the others lose."""
-    if added == 0:
-        return False
-    gained = score * (1 + squared) / (total + added + squared * terminal_weight)
-    return gained > value / (total + added + squared * longest)
-
-
-@kernel
-def improve(
-    above: IntArray,
-    whole: DoubleArray,
-    mass: DoubleArray,
-    path_weight: DoubleArray,
-    weight: DoubleArray,
-    chosen: BoolArray,
-    squared: float,
-    shared: DoubleArray,
-) -> float:
-    """Add or remove single nodes, keeping the set closed, for as long as the expected F rises; return it."""
-    count = len(above)
-    below = np.zeros(count, np.int32)
-    longest = path_weight.max()
-    value = expected_weighted(above, mass, path_weight, weight, chosen, squared, shared)
-    total = 0.0
-    for index in range(count):
-        if chosen[index]:
-            total += weight[index]
-            if above[index] >= 0:
-                below[above[index]] += 1
-    better = True
-    while better:
-        better = False
-        for index in range(count):
-            may_go = chosen[index] and below[index] == 0
-            may_come = not chosen[index] and (above[index] < 0 or chosen[above[index]])
-            if may_come:
-                may_come = can_gain(weight[index], whole[index], path_weight[index], total, longest, value, squared)
-            if not (may_go or may_come):
-                continue
-            chosen[index] = not chosen[index]
-            changed = expected_weighted(above, mass, path_weight, weight, chosen, squared, shared)
-            if changed > value * (1 + 1e-12):
-                value, better = changed, True
-                total += weight[index] if chosen[index] else -weight[index]
-                if above[index] >= 0:
-                    below[above[index]] += 1 if chosen[index] else -1
-            else:
-                chosen[index] = not chosen[index]
-    return value
-
-
-@kernel
-def without_bits(above: IntArray, path_weight: DoubleArray, mass: DoubleArray, whole: DoubleArray) -> float:
-    """Return the expected F of a set without information: the probability that the truth has none either.
-
-    Of the truth that is nothing at all, whose probability is what the top nodes lack of 1, this holds too.
-    """
-    worth, top = 0.0, 0.0
-    for index in range(len(above)):
-        if path_weight[index] == 0:
-            worth += mass[index]
-        if above[index] < 0:
-            top += whole[index]
-    return worth + max(0.0, 1.0 - top)
-
-
-@kernel
-def best_weighted_sets(
-    parent: IntArray, node_weight: DoubleArray, beta: float, rows: ScoreRows
-) -> tuple[IntArray, LongArray]:
-    """Search the set of the largest expected F with weighted nodes, over a tree.
-
-    Which nodes a set of weight W should have is a knapsack; taking those that gain most for their weight,
-    r_W(n) = sum over terminal nodes e below n of m(e) (1 + beta^2) / (W + beta^2 w(A(e))), is its relaxation. So for
-    each size that many nodes are taken, W being the weight of the set before; the best set is then improved node by
-    node. Where the truth is likelier to have no information than that is worth, the likely nodes without any are
-    predicted.
-    """
-    ptr, nodes, values, start, stop = rows
-    most = longest_row(rows)
-    workspace, heap = make_tree_row(len(parent), most), np.empty(most + 1, np.int32)
-    above, mass, whole = workspace.above, workspace.mass, workspace.whole
-    chosen, best_set = np.empty(most, np.bool_), np.empty(most, np.bool_)
-    weighed, gain, shared = np.empty(most), np.empty(most), np.empty(most)
-    weight, path_weight = np.empty(most), np.empty(most)
-    result = np.empty(ptr[stop] - ptr[start], np.int32)
-    sizes = np.zeros(stop - start, np.int64)
-    squared, used = beta * beta, 0
-    for row in range(start, stop):
-        low, high = ptr[row], ptr[row + 1]
-        count, here = high - low, nodes[low:high]
-        if count == 0:
-            continue
-        load_tree_row(parent, here, values[low:high], workspace)
-        for index in range(count):
-            weight[index] = node_weight[here[index]]
-            path_weight[index] = weight[index] + (path_weight[above[index]] if above[index] >= 0 else 0.0)
-        best, total = -1.0, 0.0
-        best_set[:count] = False
-        for size in range(1, count + 1):
-            if weigh_in_bits(path_weight[:count], mass, squared, total, weighed) <= best:
-                break
-            gain_up(above[:count], weighed, gain)
-            largest(gain, count, size, heap)
-            chosen[:count] = False
-            chosen[heap[:size]] = True
-            total = weight[heap[:size]].sum()
-            value = expected_weighted(above[:count], mass, path_weight, weight, chosen, squared, shared)
-            if value > best:
-                best = value
-                best_set[:count] = chosen[:count]
-        if improve(above[:count], whole, mass, path_weight[:count], weight, best_set, squared, shared) < without_bits(
-            above[:count], path_weight, mass, whole
-        ):
-            best_set[:count] = (path_weight[:count] == 0) & (whole[:count] > 0.5)
-        picked = here[best_set[:count]]
-        result[used : used + len(picked)] = picked
-        used += len(picked)
-        sizes[row - start] = len(picked)
-    return result[:used], sizes
-
-
-@kernel
-def gain_up(above: IntArray, weighed: DoubleArray, gain: DoubleArray) -> None:
-    """Sum over the terminal nodes at or below each place of a row over a tree what they weigh."""
-    count = len(above)
-    gain[:count] = weighed[:count]
-    for index in range(count - 1, -1, -1):
-        if above[index] >= 0:
-            gain[above[index]] += gain[index]
-
-
-@kernel
-def weigh_in_bits(
-    path_weight: DoubleArray, mass: DoubleArray, squared: float, total: float, weighed: DoubleArray
-) -> float:
-    """Weigh a shared bit of a set of this weight, by where the truth ends; return what sharing all bits is worth."""
-    bound = 0.0
-    for index in range(len(path_weight)):
-        weighed[index] = 0.0
-        if mass[index] > 0 and path_weight[index] > 0:
-            weighed[index] = mass[index] * (1 + squared) / (total + squared * path_weight[index])
-            bound += weighed[index] * path_weight[index]
-    return bound
 
 
 def info_hf1(scores: Scores, information: DoubleArray, beta: float = 1.0) -> LabelMatrix:
@@ -211,3 +39,156 @@ def info_hf1(scores: Scores, information: DoubleArray, beta: float = 1.0) -> Lab
     weights = information_weights(h, np.asarray(information, np.float64))
     parent = h.parent
     return choose_sets(scores.coherent(), lambda rows: best_weighted_sets(parent, weights, float(beta), rows))
+
+
+class WeightedRow(NamedTuple):
+    """One row over a tree, as `TreeRow` has it, with the weight of each node and that of its path."""
+
+    above: IntArray
+    mass: DoubleArray
+    whole: DoubleArray
+    weight: DoubleArray
+    path_weight: DoubleArray
+
+
+@kernel
+def expected_weighted(row: WeightedRow, chosen: BoolArray, squared: float, shared: DoubleArray) -> float:
+    """Compute the expected F of a closed set of weighted nodes of a row over a tree; `shared` is scratch."""
+    total = 0.0
+    for index in range(len(row.above)):
+        local = row.weight[index] if chosen[index] else 0.0
+        total += local
+        shared[index] = local + (shared[row.above[index]] if row.above[index] >= 0 else 0.0)
+    expected = 0.0
+    for index in range(len(row.above)):
+        if row.mass[index] > 0 and shared[index] > 0:
+            expected += row.mass[index] * (1 + squared) * shared[index] / (total + squared * row.path_weight[index])
+    return expected
+
+
+@kernel
+def can_gain(row: WeightedRow, index: int, total: float, longest: float, value: float, squared: float) -> bool:
+    """Return whether a node may raise the expected F, by a bound on what it gains and on what the others lose."""
+    added = row.weight[index]
+    if added == 0:
+        return False
+    gained = row.whole[index] * (1 + squared) / (total + added + squared * row.path_weight[index])
+    return bool(gained > value / (total + added + squared * longest))
+
+
+@kernel
+def improve(row: WeightedRow, chosen: BoolArray, squared: float, shared: DoubleArray) -> float:
+    """Add or remove single nodes, keeping the set closed, for as long as the expected F rises; return it."""
+    above, weight = row.above, row.weight
+    below = np.zeros(len(above), np.int32)
+    longest = row.path_weight.max()
+    value = expected_weighted(row, chosen, squared, shared)
+    total = 0.0
+    for index in range(len(above)):
+        if chosen[index]:
+            total += weight[index]
+            if above[index] >= 0:
+                below[above[index]] += 1
+    better = True
+    while better:
+        better = False
+        for index in range(len(above)):
+            may_go = chosen[index] and below[index] == 0
+            may_come = not chosen[index] and (above[index] < 0 or chosen[above[index]])
+            if not may_go and not (may_come and can_gain(row, index, total, longest, value, squared)):
+                continue
+            chosen[index] = not chosen[index]
+            changed = expected_weighted(row, chosen, squared, shared)
+            if changed > value * (1 + 1e-12):
+                value, better = changed, True
+                total += weight[index] if chosen[index] else -weight[index]
+                if above[index] >= 0:
+                    below[above[index]] += 1 if chosen[index] else -1
+            else:
+                chosen[index] = not chosen[index]
+    return value
+
+
+@kernel
+def without_bits(row: WeightedRow) -> float:
+    """Return the expected F of a set without information: the probability that the truth has none either.
+
+    Of the truth that is nothing at all, whose probability is what the top nodes lack of 1, this holds too.
+    """
+    worth, top = 0.0, 0.0
+    for index in range(len(row.above)):
+        if row.path_weight[index] == 0:
+            worth += row.mass[index]
+        if row.above[index] < 0:
+            top += row.whole[index]
+    return worth + max(0.0, 1.0 - top)
+
+
+@kernel
+def best_weighted_sets(
+    parent: IntArray, node_weight: DoubleArray, beta: float, rows: ScoreRows
+) -> tuple[IntArray, LongArray]:
+    """Search the set of the largest expected F with weighted nodes, over a tree.
+
+    Which nodes a set of weight W should have is a knapsack; taking those that gain most for their weight,
+    r_W(n) = sum over terminal nodes e below n of m(e) (1 + beta^2) / (W + beta^2 w(A(e))), is its relaxation. So for
+    each size that many nodes are taken, W being the weight of the set before; the best set is then improved node by
+    node. Where the truth is likelier to have no information than that is worth, the likely nodes without any are
+    predicted.
+    """
+    ptr, nodes, values, start, stop = rows
+    most = longest_row(rows)
+    workspace, heap = make_tree_row(len(parent), most), np.empty(most + 1, np.int32)
+    chosen, best_set = np.empty(most, np.bool_), np.empty(most, np.bool_)
+    gain, shared, path_weight = np.empty(most), np.empty(most), np.empty(most)
+    result = np.empty(ptr[stop] - ptr[start], np.int32)
+    sizes = np.zeros(stop - start, np.int64)
+    squared, used = beta * beta, 0
+    for number in range(start, stop):
+        low, high = ptr[number], ptr[number + 1]
+        count, here = high - low, nodes[low:high]
+        if count == 0:
+            continue
+        load_tree_row(parent, here, values[low:high], workspace)
+        above, weight = workspace.above[:count], node_weight[here]
+        for index in range(count):
+            path_weight[index] = weight[index] + (path_weight[above[index]] if above[index] >= 0 else 0.0)
+        row = WeightedRow(above, workspace.mass[:count], workspace.whole[:count], weight, path_weight[:count])
+        best, total = -1.0, 0.0
+        best_set[:count] = False
+        for size in range(1, count + 1):
+            if find_gains(row, squared, total, gain) <= best:
+                break
+            largest(gain, count, size, heap)
+            chosen[:count] = False
+            chosen[heap[:size]] = True
+            total = weight[heap[:size]].sum()
+            value = expected_weighted(row, chosen, squared, shared)
+            if value > best:
+                best = value
+                best_set[:count] = chosen[:count]
+        if improve(row, best_set, squared, shared) < without_bits(row):
+            best_set[:count] = (row.path_weight == 0) & (row.whole > 0.5)
+        picked = here[best_set[:count]]
+        result[used : used + len(picked)] = picked
+        used += len(picked)
+        sizes[number - start] = len(picked)
+    return result[:used], sizes
+
+
+@kernel
+def find_gains(row: WeightedRow, squared: float, total: float, gain: DoubleArray) -> float:
+    """Sum what a shared bit of a set of this weight is worth over where the truth ends, at or below each node.
+
+    Returns what sharing all bits would be worth.
+    """
+    bound = 0.0
+    for index in range(len(row.above)):
+        gain[index] = 0.0
+        if row.mass[index] > 0 and row.path_weight[index] > 0:
+            gain[index] = row.mass[index] * (1 + squared) / (total + squared * row.path_weight[index])
+            bound += gain[index] * row.path_weight[index]
+    for index in range(len(row.above) - 1, -1, -1):
+        if row.above[index] >= 0:
+            gain[row.above[index]] += gain[index]
+    return bound

@@ -1,7 +1,7 @@
 """Compiled loops over the distribution of a document's label set, given the probability of every node.
 
 P(Y) is proportional to g(|T|) h^(inner nodes in T) times the product over n in Y of v(n), Y a closed set of a tree, T
-its most specific nodes; see `treelabel.rules.label_sets`. Odds of nodes are kept as q / (1 - q), q being the
+its most specific nodes; see `treelabel.rules.expected_f`. Odds of nodes are kept as q / (1 - q), q being the
 probability of a node given its parent wherever g and h are 1. Polynomials in x, whose powers count T, have
 probabilities as coefficients: no sum below subtracts anything. A power of y for each node of Y makes the same loops
 generating functions of |Y|.
@@ -53,17 +53,18 @@ class TerminalCounts(NamedTuple):
 
 @kernel
 def links_up(
-    parent_ptr: LongArray, parent_idx: IntArray, position: IntArray, nodes: IntArray, values: DoubleArray, up: IntArray
-) -> None:
+    parent_ptr: LongArray, parent_idx: IntArray, position: IntArray, nodes: IntArray, values: DoubleArray
+) -> IntArray:
     """Find the place of the parent of each node of a row, of several the least likely one, -1 for the root."""
+    up = np.full(len(nodes), -1, np.int32)
     for index in range(len(nodes)):
         position[nodes[index]] = index
-        up[index] = -1
         for link in range(parent_ptr[nodes[index]], parent_ptr[nodes[index] + 1]):
             if parent_idx[link] >= 0:
                 result = position[parent_idx[link]]
                 if up[index] < 0 or values[result] < values[up[index]]:
                     up[index] = result
+    return up
 
 
 @kernel
@@ -149,15 +150,8 @@ def weights_of(counts: DoubleArray, inner: float, most: int) -> SetWeights:
 @kernel
 def workspace_for_counts(places: int, most: int) -> TerminalCounts:
     """Make a workspace for polynomials of degree `most`."""
-    shape = (places, most + 1)
-    return TerminalCounts(
-        np.zeros(shape),
-        np.zeros(shape),
-        np.zeros(shape),
-        np.zeros(shape),
-        np.zeros(places, np.int64),
-        np.zeros(places, np.int64),
-    )
+    room, tops = np.zeros((4, places, most + 1)), np.zeros((2, places), np.int64)
+    return TerminalCounts(room[0], room[1], room[2], room[3], tops[0], tops[1])
 
 
 @kernel
@@ -204,12 +198,8 @@ def count_down(
         counts.outer[0, number] = weights.g[number]
     for here in range(1, len(odds)):
         up, size, last = tree.above[here], max(1, counts.top[here]), counts.others_top[here]
-        here_counts, outer, above, others = (
-            counts.local[here],
-            counts.outer[here],
-            counts.outer[up],
-            counts.others[here],
-        )
+        here_counts, others = counts.local[here], counts.others[here]
+        outer, above = counts.outer[here], counts.outer[up]
         end = min(len(weights.g) - 1, last + size)
         factor = odds[here] / (1 + odds[here]) * y ** tree.length[here]
         p[here] = 0.0
@@ -234,3 +224,151 @@ def total_weight(g: DoubleArray, counts: TerminalCounts) -> float:
     for number in range(len(g)):
         total += g[number] * counts.below[0, number]
     return total
+
+
+# How far a node may be from being certain, given its parent.
+CERTAIN = 1e-9
+# How many steps are remembered, and how far one may go in log odds.
+MEMORY, FAR = 8, 4.0
+
+
+@kernel
+def log_odds(tree: LikelyTree) -> DoubleArray:
+    """Compute the log odds of every place given its parent, which are right if all weights are 1."""
+    result = np.zeros(len(tree.p))
+    for here in range(1, len(result)):
+        share = min(max(tree.p[here] / tree.p[tree.above[here]], CERTAIN), 1 - CERTAIN)
+        result[here] = np.log(share / (1 - share))
+    return result
+
+
+@kernel
+def descend(
+    tree: LikelyTree,
+    weights: SetWeights,
+    logits: DoubleArray,
+    counts: TerminalCounts,
+    p: DoubleArray,
+    gradient: DoubleArray,
+) -> float:
+    """Compute the loss that is least where all marginals are right, its gradient, and the marginals p.
+
+    The loss is the log of the sum of all weights less sum of p(n) log q(n) + (p(parent) - p(n)) log(1 - q(n)).
+    """
+    odds = np.exp(logits)
+    count_up(tree, odds, 1.0, weights.inner, counts)
+    total = total_weight(weights.g, counts)
+    count_down(tree, odds, 1.0, weights, counts, p)
+    p[0] = total
+    loss: float = np.log(total)
+    for here in range(len(odds)):
+        p[here] /= total
+    for here in range(1, len(odds)):
+        up, q = tree.above[here], odds[here] / (1 + odds[here])
+        loss += tree.p[up] * np.log1p(odds[here]) - tree.p[here] * logits[here]
+        gradient[here] = p[here] - tree.p[here] - q * (p[up] - tree.p[up])
+    return loss
+
+
+@kernel
+def direction(
+    gradient: DoubleArray, scale: DoubleArray, moves: DoubleArray, changes: DoubleArray, remembered: int, last: int
+) -> DoubleArray:
+    """Compute the step of L-BFGS from the last moves and changes of the gradient, `scale` being the first guess."""
+    step = -gradient
+    parts = np.zeros(MEMORY)
+    for age in range(remembered):
+        index = (last - age) % MEMORY
+        parts[index] = (moves[index] @ step) / (moves[index] @ changes[index])
+        step -= parts[index] * changes[index]
+    step *= scale
+    for age in range(remembered - 1, -1, -1):
+        index = (last - age) % MEMORY
+        step += moves[index] * (parts[index] - (changes[index] @ step) / (moves[index] @ changes[index]))
+    return step
+
+
+@kernel
+def largest_error(tree: LikelyTree, p: DoubleArray) -> float:
+    """Return how far any marginal is from what it should be."""
+    worst = 0.0
+    for here in range(1, len(p)):
+        worst = max(worst, abs(p[here] - tree.p[here]))
+    return worst
+
+
+@kernel
+def fit_log_odds(
+    tree: LikelyTree,
+    weights: SetWeights,
+    logits: DoubleArray,
+    counts: TerminalCounts,
+    p: DoubleArray,
+    tolerance: float,
+    steps: int,
+) -> int:
+    """Find the log odds at which every marginal is within `tolerance` of the given one, by L-BFGS; count the steps.
+
+    In terms of log v the loss is convex, so that there is one solution, and steps that do not lower it are halved.
+    """
+    size = len(logits)
+    gradient, trial_gradient = np.zeros(size), np.zeros(size)
+    moves, changes = np.zeros((MEMORY, size)), np.zeros((MEMORY, size))
+    scale = np.zeros(size)
+    for here in range(1, size):
+        share = min(tree.p[here] / tree.p[tree.above[here]], 1 - CERTAIN)
+        scale[here] = 1 / max(tree.p[here] * (1 - share), CERTAIN)
+    loss = descend(tree, weights, logits, counts, p, gradient)
+    remembered, last = 0, -1
+    for taken in range(steps):
+        if largest_error(tree, p) <= tolerance:
+            return taken
+        step = direction(gradient, scale, moves, changes, remembered, last)
+        slope = step @ gradient
+        if slope >= 0:
+            remembered, step = 0, -gradient * scale
+            slope = step @ gradient
+        length = min(1.0, FAR / max(np.abs(step).max(), 1e-300))
+        trial = logits + length * step
+        trial_loss = descend(tree, weights, trial, counts, p, trial_gradient)
+        while trial_loss > loss + 1e-4 * length * slope and length > 1e-6:
+            length *= 0.5
+            trial = logits + length * step
+            trial_loss = descend(tree, weights, trial, counts, p, trial_gradient)
+        if length * step @ (trial_gradient - gradient) > 0:
+            last = (last + 1) % MEMORY
+            remembered = min(remembered + 1, MEMORY)
+            moves[last], changes[last] = trial - logits, trial_gradient - gradient
+        logits[:], gradient[:], loss = trial, trial_gradient, trial_loss
+    return steps
+
+
+class LabelSetFit(NamedTuple):
+    """The distribution of one document's label set: its likely nodes, their odds, the weights, and room to count."""
+
+    tree: LikelyTree
+    odds: DoubleArray
+    weights: SetWeights
+    counts: TerminalCounts
+
+
+@kernel
+def fit_label_sets(
+    parent_ptr: LongArray,
+    parent_idx: IntArray,
+    position: IntArray,
+    nodes: IntArray,
+    values: DoubleArray,
+    counts: DoubleArray,
+    inner: float,
+    tolerance: float,
+    steps: int,
+) -> LabelSetFit:
+    """Fit the distribution of the label set of one row, in at most so many steps: with 0 its odds are as the scores."""
+    tree = likely_tree(links_up(parent_ptr, parent_idx, position, nodes, values), nodes, values)
+    terminals = most_terminals(tree)
+    weights, workspace = weights_of(counts, inner, terminals), workspace_for_counts(len(tree.p), terminals)
+    logits = log_odds(tree)
+    if steps > 0:
+        fit_log_odds(tree, weights, logits, workspace, np.zeros(len(tree.p)), tolerance, steps)
+    return LabelSetFit(tree, np.exp(logits), weights, workspace)

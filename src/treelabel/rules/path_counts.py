@@ -9,17 +9,8 @@ from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, row_sizes
-from treelabel.rules.label_set_distribution import (
-    count_up,
-    likely_tree,
-    links_up,
-    most_terminals,
-    total_weight,
-    weights_of,
-    workspace_for_counts,
-)
-from treelabel.rules.label_set_odds import fit_log_odds, log_odds
-from treelabel.rules.score_rows import ScoreRows, longest_row, sum_scores
+from treelabel.rules.label_set_distribution import count_up, fit_label_sets, total_weight
+from treelabel.rules.score_rows import ScoreRows, sum_scores
 from treelabel.scores.score_matrix import Scores
 
 # Log weights have a normal prior with this precision, and lie within these bounds.
@@ -79,29 +70,20 @@ def fit_counts(
     numbers = row_sizes(terminal)
     size = min(MOST, int(numbers.max(initial=0)) + 1) + 1
     true = np.bincount(np.minimum(numbers, size - 1), minlength=size).astype(np.float64)
-    result = _fit_log_weights(scores.coherent(), true, float((~h.is_leaf[terminal.indices]).sum()), refit)
-    weights = np.exp(result[1:] - result[1:].max())
-    return {
-        "counts": [float(f"{weight:.4g}") for weight in weights],
-        "inner": float(f"{np.exp(result[0]):.4g}"),
-        "refit": refit,
-    }
-
-
-def _fit_log_weights(scores: Scores, true: DoubleArray, true_inner: float, refit: bool) -> DoubleArray:
-    """Find log h, and log g of each number, at which expected numbers are true ones but for the prior."""
-    ptr, idx = scores.hierarchy.parent_ptr.astype(np.int64), scores.hierarchy.parent_idx
-    target = np.concatenate([[true_inner], true])
-    logs = np.zeros(len(target))
+    target = np.concatenate([[float((~h.is_leaf[terminal.indices]).sum())], true])
+    # Log h, and log g of each number, at which expected numbers are true ones but for the prior.
+    logs, coherent, above = np.zeros(len(target)), scores.coherent(), (h.parent_ptr.astype(np.int64), h.parent_idx)
     for _ in range(ROUNDS):
         inner, g = np.exp([logs[0], logs[0] + SMALL]), np.exp(logs[1:] - logs[1:].max())
-        sums = sum_scores(scores, partial(count_shares, ptr, idx, g, inner, refit))
+        sums = sum_scores(coherent, partial(count_shares, *above, g, inner, ODDS_STEPS if refit else 0))
         expected = np.concatenate([[(sums[1] - sums[0]) / SMALL], sums[2:]])
         step = (target - expected - PRIOR * logs) / (np.maximum(target, expected) + PRIOR)
         logs = np.clip(logs + step, -BOUND, BOUND)
         if np.abs(step).max() < TOLERANCE:
             break
-    return logs
+    weights = np.exp(logs[1:] - logs[1:].max())
+    counts = [float(f"{weight:.4g}") for weight in weights]
+    return {"counts": counts, "inner": float(f"{np.exp(logs[0]):.4g}"), "refit": refit}
 
 
 # Shares of documents are found with less precision than decisions.
@@ -110,7 +92,7 @@ ODDS_TOLERANCE, ODDS_STEPS = 1e-3, 30
 
 @kernel
 def count_shares(
-    parent_ptr: LongArray, parent_idx: IntArray, counts: DoubleArray, inner: DoubleArray, refit: bool, rows: ScoreRows
+    parent_ptr: LongArray, parent_idx: IntArray, counts: DoubleArray, inner: DoubleArray, steps: int, rows: ScoreRows
 ) -> DoubleArray:
     """Sum over documents the log of the weight of all sets for two values of `inner`, and the chance of each number.
 
@@ -119,23 +101,16 @@ def count_shares(
     """
     ptr, nodes, values, start, stop = rows
     result = np.zeros(2 + len(counts))
-    position, up = np.empty(len(parent_ptr) - 1, np.int32), np.empty(longest_row(rows), np.int32)
+    position = np.empty(len(parent_ptr) - 1, np.int32)
     for row in range(start, stop):
-        low, high = ptr[row], ptr[row + 1]
-        here, p_row = nodes[low:high], values[low:high].astype(np.float64)
-        links_up(parent_ptr, parent_idx, position, here, p_row, up)
-        tree = likely_tree(up[: high - low], here, p_row)
-        terminals = most_terminals(tree)
-        weights, workspace = weights_of(counts, inner[0], terminals), workspace_for_counts(len(tree.p), terminals)
-        logits = log_odds(tree)
-        if refit:
-            fit_log_odds(tree, weights, logits, workspace, np.zeros(len(tree.p)), ODDS_TOLERANCE, ODDS_STEPS)
-        odds = np.exp(logits)
-        count_up(tree, odds, 1.0, inner[1], workspace)
+        here, p = nodes[ptr[row] : ptr[row + 1]], values[ptr[row] : ptr[row + 1]].astype(np.float64)
+        fit = fit_label_sets(parent_ptr, parent_idx, position, here, p, counts, inner[0], ODDS_TOLERANCE, steps)
+        weights, workspace = fit.weights, fit.counts
+        count_up(fit.tree, fit.odds, 1.0, inner[1], workspace)
         result[1] += np.log(total_weight(weights.g, workspace))
-        count_up(tree, odds, 1.0, inner[0], workspace)
+        count_up(fit.tree, fit.odds, 1.0, inner[0], workspace)
         total = total_weight(weights.g, workspace)
         result[0] += np.log(total)
-        for number in range(terminals + 1):
+        for number in range(len(weights.g)):
             result[2 + min(number, len(counts) - 1)] += weights.g[number] * workspace.below[0, number] / total
     return result

@@ -5,18 +5,14 @@ p_1, ..., p_m has an expected F1 of about 2 (p_1 + ... + p_m) / (m + t), t being
 documents. This is close where there are many documents and scores are calibrated.
 """
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from treelabel.core.compute import kernel
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy.label_matrices import (
-    LabelMatrix,
-    keep_entries,
-    matches,
-    row_numbers,
-)
+from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries, matches, row_numbers
+from treelabel.rules.score_rows import ScoreRows
 from treelabel.rules.threshold import above, top_k, whole_number
 from treelabel.scores.score_matrix import Scores
 
@@ -49,16 +45,14 @@ def macro_f1(scores: Scores) -> LabelMatrix:
 
 def _best_ratios(scores: Scores, of_all: bool) -> DoubleArray:
     """Find, for each label or for all together, the largest 2 sum of p / (m + t) over sets of m scores."""
-    values = scores.values
-    total = _column_sums(scores, values)
+    total = _column_sums(scores)
+    whole = total.sum() if of_all else total
     ratio = np.zeros(len(scores.hierarchy))
     while True:
         selected = above(scores, ratio / 2)
-        hits, predicted = _column_sums(scores, values, selected), np.bincount(selected.indices, minlength=len(ratio))
+        hits, predicted = _column_sums(scores, selected), np.bincount(selected.indices, minlength=len(ratio))
         if of_all:
-            hits, predicted, whole = hits.sum(), predicted.sum(), total.sum()
-        else:
-            whole = total
+            hits, predicted = hits.sum(), predicted.sum()
         larger = np.divide(2 * hits, predicted + whole, out=np.zeros(np.shape(whole)), where=whole > 0)
         # Each step raises the ratio until none does; rounding must not keep it going.
         if not (larger > ratio * (1 + 1e-12)).any():
@@ -66,17 +60,16 @@ def _best_ratios(scores: Scores, of_all: bool) -> DoubleArray:
         ratio = np.maximum(ratio, larger)
 
 
-def _column_sums(scores: Scores, values: Any, selected: LabelMatrix | None = None) -> DoubleArray:
-    """Sum the scores of each label, all or only the kept ones, in double precision."""
-    size = len(scores.hierarchy)
-    if not scores.is_sparse:
-        if selected is None:
-            return np.asarray(values.sum(axis=0, dtype=np.float64))
-        return _sum_by_label(selected.indices, values[row_numbers(selected), selected.indices], size)
+def _column_sums(scores: Scores, selected: LabelMatrix | None = None) -> DoubleArray:
+    """Sum the scores of each label, all or only the selected ones, in double precision."""
+    values, size = scores.values, len(scores.hierarchy)
     if selected is None:
-        return _sum_by_label(values.indices, values.data, size)
-    is_kept = matches(selected, values)
-    return _sum_by_label(values.indices[is_kept], values.data[is_kept], size)
+        dense = None if scores.is_sparse else values.sum(axis=0, dtype=np.float64)
+        return _sum_by_label(values.indices, values.data, size) if dense is None else np.asarray(dense)
+    if not scores.is_sparse:
+        return _sum_by_label(selected.indices, values[row_numbers(selected), selected.indices], size)
+    is_selected = matches(selected, values)
+    return _sum_by_label(values.indices[is_selected], values.data[is_selected], size)
 
 
 def _sum_by_label(labels: IntArray, values: ScoreArray, size: int) -> DoubleArray:
@@ -163,30 +156,31 @@ def ascend(scores: Scores, weights: DoubleArray, k: int, at_most: bool = False, 
     """
     count = whole_number(k, "k")
     matrix = scores.csr()
-    ptr = matrix.indptr.astype(np.int64)
+    rows = ScoreRows(matrix.indptr.astype(np.int64), matrix.indices, matrix.data, 0, len(scores))
     chosen = matches(top_k(Scores(scores.hierarchy, matrix), count), matrix)
     total = _sum_by_label(matrix.indices, matrix.data, matrix.shape[1])
+    sums = LabelTotals(weights, total, np.zeros_like(total), np.zeros_like(total))
     rng = np.random.default_rng(seed)
     value = -np.inf
     while True:
-        order = rng.permutation(len(scores))
-        reached = sweep(ptr, matrix.indices, matrix.data, weights, total, chosen, order, count, at_most)
+        reached = sweep(rows, sums, chosen, rng.permutation(len(scores)), count, at_most)
         if not reached > value + TOLERANCE * abs(reached):
             return keep_entries(matrix, chosen)
         value = reached
 
 
+class LabelTotals(NamedTuple):
+    """Sums by label: its weight, the sum of all its scores, that of the predicted ones, and how many these are."""
+
+    weights: DoubleArray
+    total: DoubleArray
+    hits: DoubleArray
+    predicted: DoubleArray
+
+
 @kernel
 def largest_gains(
-    labels: IntArray,
-    values: ScoreArray,
-    weights: DoubleArray,
-    total: DoubleArray,
-    hits: DoubleArray,
-    predicted: DoubleArray,
-    at_most: bool,
-    gains: DoubleArray,
-    places: LongArray,
+    labels: IntArray, values: ScoreArray, sums: LabelTotals, at_most: bool, gains: DoubleArray, places: LongArray
 ) -> int:
     """Find the labels of a document that raise the value most, the largest first; return how many there are.
 
@@ -195,8 +189,8 @@ def largest_gains(
     held, last = 0, len(gains) - 1
     for index in range(len(labels)):
         label = labels[index]
-        size = predicted[label] + total[label]
-        gain = weights[label] * ((hits[label] + values[index]) / (size + 1) - hits[label] / size)
+        size, hits = sums.predicted[label] + sums.total[label], sums.hits[label]
+        gain = sums.weights[label] * ((hits + values[index]) / (size + 1) - hits / size)
         if (at_most and gain <= 0) or (held > last and gain <= gains[last]):
             continue
         hole = min(held, last)
@@ -209,34 +203,24 @@ def largest_gains(
 
 
 @kernel
-def sweep(
-    ptr: LongArray,
-    labels: IntArray,
-    values: ScoreArray,
-    weights: DoubleArray,
-    total: DoubleArray,
-    chosen: BoolArray,
-    order: LongArray,
-    k: int,
-    at_most: bool,
-) -> float:
+def sweep(rows: ScoreRows, sums: LabelTotals, chosen: BoolArray, order: LongArray, k: int, at_most: bool) -> float:
     """Choose the labels of each document anew, given those of all others; return the value that is reached."""
-    hits, predicted = np.zeros(len(total)), np.zeros(len(total))
+    ptr, labels, values = rows.ptr, rows.nodes, rows.values
+    hits, predicted, total = sums.hits, sums.predicted, sums.total
+    hits[:], predicted[:] = 0.0, 0.0
     for index in range(len(labels)):
         if chosen[index]:
             hits[labels[index]] += values[index]
             predicted[labels[index]] += 1
     gains, places = np.empty(k), np.empty(k, np.int64)
     for row in order:
-        for index in range(ptr[row], ptr[row + 1]):
+        low, high = ptr[row], ptr[row + 1]
+        for index in range(low, high):
             if chosen[index]:
                 chosen[index] = False
                 hits[labels[index]] -= values[index]
                 predicted[labels[index]] -= 1
-        low, high = ptr[row], ptr[row + 1]
-        held = largest_gains(
-            labels[low:high], values[low:high], weights, total, hits, predicted, at_most, gains, places
-        )
+        held = largest_gains(labels[low:high], values[low:high], sums, at_most, gains, places)
         for slot in range(held):
             index = low + places[slot]
             chosen[index] = True
@@ -245,5 +229,5 @@ def sweep(
     value = 0.0
     for label in range(len(total)):
         if total[label] > 0:
-            value += weights[label] * 2 * hits[label] / (predicted[label] + total[label])
+            value += sums.weights[label] * 2 * hits[label] / (predicted[label] + total[label])
     return value

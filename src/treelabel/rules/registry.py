@@ -1,35 +1,125 @@
 """The registry of decision rules. A new rule is a function in its family's file and a row here."""
 
-from typing import Any
+import hashlib
+import inspect
+import re
+import reprlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final
 
-from treelabel.core.registry import Registry
-from treelabel.rules import (
-    back_off,
-    cost,
-    expected_f,
-    hierarchical_f,
-    information_f,
-    optimal_nodes,
-    population,
-    single_path,
-    threshold,
-)
-from treelabel.rules.rule import Rule
+import numpy as np
 
-_PATH = "one true path"
+from treelabel.core.errors import TreelabelError
+from treelabel.core.registry import Registry, did_you_mean, read_settings
+from treelabel.core.validation import LARGEST
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_matrices import LabelMatrix
+from treelabel.hierarchy.labelled_texts import Regime, usual_regime
+from treelabel.rules import back_off, expected_f, hierarchical_f, information_f, population, single_path, threshold
+from treelabel.rules import optimal_nodes as nodes
+
+# Settings that are not the user's to write: they come from training data.
+FROM_TRAINING = ("information", "frequencies")
+# Settings that every rule has.
+COMMON: dict[str, Any] = {"closed": True, "unknown": None}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A decision rule: how it makes label sets of scores, and what a reader should know about it.
+
+    `choose` takes scores and settings, the keyword arguments of the function; `main` is the one that may stand behind
+    "@". `best_for` is the metric that it is optimal for, `is_exact` whether no set has a higher expected value under
+    what it `assumes` of the truth. A rule `of_all` documents decides on one by the scores of the others, too.
+    """
+
+    name: str
+    help: str
+    choose: Callable[..., LabelMatrix]
+    main: str | None = None
+    best_for: str | None = None
+    is_exact: bool | None = None
+    assumes: str = ""
+    of_all: bool = False
+
+    @cached_property
+    def _parameters(self) -> Mapping[str, inspect.Parameter]:
+        return dict(list(inspect.signature(self.choose).parameters.items())[1:])
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The settings and their defaults, common ones included."""
+        settings = {name: each.default for name, each in self._parameters.items() if name not in FROM_TRAINING}
+        return settings | COMMON
+
+    def takes_many(self, setting: str) -> bool:
+        """Return whether a setting may be a list of numbers beside a single one."""
+        return setting in self._parameters and "Sequence" in str(self._parameters[setting].annotation)
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The training statistics that it can use: "information" or "frequencies" of nodes."""
+        return frozenset(name for name in FROM_TRAINING if name in self._parameters)
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """The training statistics that it cannot do without."""
+        return frozenset(name for name in self.known if self._parameters[name].default is inspect.Parameter.empty)
+
+
+@dataclass(frozen=True)
+class RuleSpec:
+    """A rule with the settings it is to be used with."""
+
+    rule: Rule
+    settings: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        name, main = self.rule.name, self.rule.main or ""
+        if list(self.settings) == [main] and is_number(self.settings[main]):
+            return f"{name.removesuffix('@k')}@{_setting_text(self.settings[main])}"
+        listed = ", ".join(f"{key}={_setting_text(value)}" for key, value in self.settings.items())
+        return f"{name}({listed})" if listed else name
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a setting is a number; true and false are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _setting_text(value: Any) -> str:
+    """Write a setting so that it can be read back; a long list by its size and a hash."""
+    if is_number(value):
+        # What was found on scores in single precision has no more digits than that.
+        short = f"{value:g}"
+        single = np.float32(value)
+        return short if float(short) == value else str(single if float(single) == value else value)
+    size = getattr(value, "size", len(value) if hasattr(value, "__len__") and not isinstance(value, str) else 0)
+    if size <= 8:
+        return str(value)
+    return f"<{size:,} numbers {hashlib.sha256(np.asarray(value, np.float64).tobytes()).hexdigest()[:8]}>"
+
+
 # What top labels lack of 1 is the probability that nothing is true.
-_PATH_OR_NONE = "one true path, or none: what top labels lack of 1"
-_ANY = "any truth"
-_COINS = "independent labels"
-_COUNTS = "many documents"
+_PATH, _PATH_OR_NONE = "one true path", "one true path, or none: what top labels lack of 1"
+_ANY, _COINS, _COUNTS = "any truth", "independent labels", "many documents"
+_PER_LEVEL = "the node with the largest score at each depth, on one path or not"
+_HF1 = "the set with the largest expected hierarchical F1; counts: see samples_f1"
+_LEVELS = "the path with the largest sum of scores, by level"
+_SAMPLES = "the set with the largest expected F, many labels; counts=[...]: weights of 0, 1, 2, ... true paths"
+_ASCENT = "exactly k (at_most=true: up to k), by block coordinate ascent"
+_BINNED = "the same for the mean over bins of training frequency"
 
 
-def _best(name: str, choose: Any, help_text: str, assumes: str, is_exact: bool = True, main: str | None = None) -> Rule:
-    return Rule(f"optimal:{name}", help_text, choose, main, name, is_exact, assumes)
+_ALL: dict[str, Any] = {"assumes": _COUNTS, "is_exact": False, "of_all": True}
 
 
-def _best_of_all(name: str, choose: Any, help_text: str, main: str | None = None) -> Rule:
-    return Rule(f"optimal:{name}", help_text, choose, main, name, False, _COUNTS, of_all=True)
+def _best(name: str, choose: Any, help_text: str, assumes: str, is_exact: bool = True, **options: Any) -> Rule:
+    """Make the row of a rule that is optimal for a metric."""
+    return Rule(f"optimal:{name}", help_text, choose, best_for=name, is_exact=is_exact, assumes=assumes, **options)
 
 
 _ROWS = (
@@ -38,59 +128,167 @@ _ROWS = (
     Rule("top_k", "the k nodes (or leaves) with the largest scores", threshold.top_k, "k"),
     # One path
     Rule("best_leaf", "the leaf with the largest score", single_path.best_leaf),
-    Rule(
-        "best_per_level",
-        "the node with the largest score at each depth, on one path or not",
-        single_path.best_per_level,
-    ),
+    Rule("best_per_level", _PER_LEVEL, single_path.best_per_level),
     Rule("top_down", "the best child of the best child ..., until a score is below stop", single_path.top_down, "stop"),
     Rule("beam", "the best leaf reached top down, keeping the best nodes of each level", single_path.beam, "width"),
     Rule("majority", "the deepest node with a score above 1/2", single_path.majority),
     Rule("plurality", "the deepest node likelier than all that exclude it", single_path.plurality),
     Rule("back_off", "up from the best leaf until the score is at least t; see tune", back_off.back_off, "t"),
     # Optimal for a metric of single documents
-    _best("hamming", optimal_nodes.hamming, "scores above 1/2", _ANY),
-    _best("shortest_path", optimal_nodes.shortest_path, "scores above 1/2", _PATH),
-    _best("icm", optimal_nodes.icm, "scores above 1 - alpha / beta = 1/3", _ANY),
-    _best("leaf_accuracy", optimal_nodes.leaf_accuracy, "the leaf with the largest score", "one true leaf"),
-    _best(
-        "level_accuracy",
-        optimal_nodes.level_accuracy,
-        "the path with the largest sum of scores, by level",
-        _COUNTS,
-        False,
-    ),
-    _best("onehot_win", optimal_nodes.onehot_win, "the leaf with the largest expected win", _PATH),
-    _best(
-        "hf1",
-        expected_f.hf1,
-        "the set with the largest expected hierarchical F1; counts: see samples_f1",
-        _PATH_OR_NONE,
-    ),
+    _best("hamming", threshold.hamming, "scores above 1/2", _ANY),
+    # In a tree the edges between two paths are the nodes that only one has, as for Hamming loss.
+    _best("shortest_path", threshold.hamming, "scores above 1/2", _PATH),
+    _best("icm", threshold.icm, "scores above 1 - alpha / beta = 1/3", _ANY),
+    _best("leaf_accuracy", single_path.best_leaf, "the leaf with the largest score", "one true leaf"),
+    _best("level_accuracy", nodes.level_accuracy, _LEVELS, _COUNTS, is_exact=False),
+    _best("onehot_win", nodes.onehot_win, "the leaf with the largest expected win", _PATH),
+    _best("hf1", expected_f.hf1, _HF1, _PATH_OR_NONE),
     _best("hf1_root", hierarchical_f.hf1_root, "the same with the root counted", _PATH_OR_NONE),
     _best("hf_beta", hierarchical_f.hf_beta, "the same for any beta", _PATH_OR_NONE, main="beta"),
     _best("info_hf1", information_f.info_hf1, "the same in bits, by search", _PATH_OR_NONE, is_exact=False),
-    _best("wu_palmer", optimal_nodes.wu_palmer, "the node with the largest expected similarity", _PATH_OR_NONE),
-    _best("lin", optimal_nodes.lin, "the node with the largest expected similarity, in bits", _PATH_OR_NONE),
-    _best("cost", cost.cost, "the node with the least expected cost, by matrix or similarity", "one true leaf"),
-    _best(
-        "samples_f1",
-        expected_f.samples_f1,
-        "the set with the largest expected F, many labels; counts=[...]: weights of 0, 1, 2, ... true paths",
-        _COINS,
-    ),
+    _best("wu_palmer", nodes.wu_palmer, "the node with the largest expected similarity", _PATH_OR_NONE),
+    _best("lin", nodes.lin, "the node with the largest expected similarity, in bits", _PATH_OR_NONE),
+    _best("cost", nodes.cost, "the node with the least expected cost, by matrix or similarity", "one true leaf"),
+    _best("samples_f1", expected_f.samples_f1, _SAMPLES, _COINS),
     # Optimal for a metric of all documents together
-    _best_of_all("micro_f1", population.micro_f1, "one threshold, by expected counts"),
-    _best_of_all("macro_f1", population.macro_f1, "one threshold per label, by expected counts"),
-    _best_of_all(
-        "macro_f1@k", population.macro_f1_at_k, "exactly k (at_most=true: up to k), by block coordinate ascent", "k"
-    ),
-    _best_of_all(
-        "binned_macro_f1@k",
-        population.binned_macro_f1_at_k,
-        "the same for the mean over bins of training frequency",
-        "k",
-    ),
+    _best("micro_f1", population.micro_f1, "one threshold, by expected counts", **_ALL),
+    _best("macro_f1", population.macro_f1, "one threshold per label, by expected counts", **_ALL),
+    _best("macro_f1@k", population.macro_f1_at_k, _ASCENT, main="k", **_ALL),
+    _best("binned_macro_f1@k", population.binned_macro_f1_at_k, _BINNED, main="k", **_ALL),
 )
 
 RULES: Registry[Rule] = Registry("rule", _ROWS)
+
+
+def find_rule(text: str, settings: Mapping[str, Any] = MappingProxyType({})) -> RuleSpec:
+    """Find the rule that a text names, with its settings: `name`, `name@number` or `name(key=value)`.
+
+    Parameters
+    ----------
+    text : str
+        The rule as it is written. Values are Python's numbers, lists, words, and true or false.
+    settings : mapping, optional
+        Further settings; none may be given twice.
+
+    Returns
+    -------
+    RuleSpec
+
+    >>> str(find_rule("top_k@3", {"leaves": True})), find_rule("threshold@0.3").settings
+    ('top_k(leaves=True, k=3)', {'t': 0.3})
+    """
+    match = re.fullmatch(r"\s*([\w:]+)\s*(?:@\s*([^\s(]+))?\s*(?:\((.*)\))?\s*", text, re.DOTALL)
+    if match is None:
+        raise TreelabelError(f"cannot read the rule {text!r}; expected name, name@number or name(setting=value, ...)")
+    name, number, inside = match.groups()
+    row = _row(name, number is not None, text)
+    try:
+        inner = read_settings(inside) if inside else {}
+    except ValueError:
+        raise TreelabelError(
+            f"rule {text!r}: cannot read {inside!r}; expected settings such as (t=0.3) or (t=[0.5, 0.4], closed=false)"
+        ) from None
+    # "@k" itself is how the table writes it, and stands for the default.
+    behind = {} if number is None or f"{name}@{number}" == row.name else _main_setting(row, name, number, text)
+    asked: dict[str, Any] = {}
+    for source in (settings, behind, inner):
+        for key, value in source.items():
+            if key in asked:
+                raise TreelabelError(f"rule {text!r}: {key} is given twice")
+            asked[key] = value
+    chosen = {key: value for key, value in asked.items() if _is_allowed(text, row, key, value)}
+    return RuleSpec(row, chosen)
+
+
+def _main_setting(row: Rule, name: str, number: str, text: str) -> dict[str, float]:
+    """Read the number behind @."""
+    if row.main is None:
+        raise TreelabelError(f"rule {text!r}: {name} takes no number behind @")
+    try:
+        return {row.main: int(number) if re.fullmatch(r"\d+", number) else float(number)}
+    except ValueError:
+        example = f"{row.settings[row.main]:g}" if is_number(row.settings[row.main]) else "0.5"
+        raise TreelabelError(f"rule {text!r}: expected a number behind @, such as {name}@{example}") from None
+
+
+# Settings without a default that are numbers all the same.
+_NUMBERS = ("t", "precision", "unknown", "counts")
+
+
+def _is_allowed(text: str, row: Rule, key: str, value: Any) -> bool:
+    """Refuse unknown settings, words for numbers, and numbers for true or false; None stands for the default."""
+    if key not in row.settings:
+        hint = did_you_mean(key, row.settings, most=3)
+        raise TreelabelError(
+            f"rule {text!r} has no setting {key!r}; it has: {', '.join(row.settings)}{hint and f'; {hint}'}"
+        )
+    if value is None:
+        return False
+    default = row.settings[key]
+    if isinstance(default, bool):
+        if not isinstance(value, bool | np.bool_):
+            raise TreelabelError(f"rule {text!r}: {key} = {value!r}, expected true or false")
+    elif is_number(default) or isinstance(default, tuple) or key in _NUMBERS:
+        _require_numbers(text, row, key, value)
+    return True
+
+
+def _require_numbers(text: str, row: Rule, key: str, value: Any) -> None:
+    try:
+        numbers = np.asarray(value)
+    except ValueError:
+        numbers = np.asarray("")
+    least, most = (1, 1) if isinstance(row.settings[key], tuple) else (0, 1) if row.takes_many(key) else (0, 0)
+    if numbers.dtype.kind not in "iuf" or not least <= numbers.ndim <= most:
+        what = ("a number", "a number or a list of numbers", "a list of numbers")[least + most]
+        raise TreelabelError(f"rule {text!r}: {key} = {reprlib.repr(value)}, expected {what}")
+    # Values that are not finite are left to the rules, which say what they expect.
+    if (np.abs(numbers[np.isfinite(numbers)].astype(np.float64)) > LARGEST).any():
+        raise TreelabelError(f"rule {text!r}: {key} = {reprlib.repr(value)}, expected numbers up to {LARGEST:g}")
+    if key == "seed" and (numbers < 0 or numbers.dtype.kind == "f"):
+        raise TreelabelError(f"rule {text!r}: seed = {value!r}, expected a whole number of at least 0")
+
+
+def _row(name: str, has_number: bool, text: str) -> Rule:
+    """Find the row; a number behind @ prefers the row that is called name@k."""
+    for key in (f"{name}@k", name) if has_number else (name, f"{name}@k"):
+        if key in RULES:
+            return RULES[key]
+    # Failing that, the name of a metric alone, perhaps misspelled: the prefix would make all rules look alike.
+    metrics = [key.removeprefix("optimal:") for key in RULES if key.startswith("optimal:")]
+    hint = did_you_mean(name, RULES, most=3) or did_you_mean(
+        name.removeprefix("optimal:"), metrics, most=3, shown=lambda metric: f"optimal:{metric}"
+    )
+    raise TreelabelError(f"unknown rule {text!r}{hint and f'; {hint}'}; 'treelabel rules' lists them")
+
+
+DEFAULT_RULES: Final[dict[Regime, str]] = {
+    "single_path": "best_leaf",
+    "partial_path": "optimal:hf1",
+    "multi_path": "optimal:samples_f1",
+}
+
+
+def default_rule(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
+    """Return the rule for labels of the usual regime of some documents (see `usual_regime`).
+
+    Documents with one leaf each get their best leaf; others the set with the largest expected F1, of a path or of any
+    labels.
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+        A tree or DAG.
+    labels : LabelMatrix, documents x nodes
+        As given or closed.
+
+    Returns
+    -------
+    str
+        The name of a rule.
+
+    >>> h = Hierarchy.from_paths(["A > B", "C"])
+    >>> default_rule(h, h.closure([[0, 0, 1]])), default_rule(h, h.closure([[1, 1, 0]]))
+    ('best_leaf', 'optimal:samples_f1')
+    """
+    return DEFAULT_RULES[usual_regime(hierarchy, labels)]

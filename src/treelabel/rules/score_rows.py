@@ -113,6 +113,41 @@ def longest_row(rows: ScoreRows) -> int:
     return most
 
 
+@kernel
+def is_worse(gain: DoubleArray, one: int, two: int) -> bool:
+    """Order places of a row by gain, equal ones by id: parents never come after their children."""
+    return gain[one] < gain[two] or (gain[one] == gain[two] and one > two)
+
+
+@kernel
+def largest(gain: DoubleArray, count: int, size: int, heap: IntArray) -> float:
+    """Put the places of the `size` largest gains into the heap, the worst on top; return the sum of the gains."""
+    if size == 0:
+        return 0.0
+    for index in range(count):
+        if index < size:
+            hole = index
+            while hole > 0 and is_worse(gain, index, heap[(hole - 1) // 2]):
+                heap[hole] = heap[(hole - 1) // 2]
+                hole = (hole - 1) // 2
+            heap[hole] = index
+        elif gain[index] > gain[heap[0]]:
+            hole = 0
+            while 2 * hole + 1 < size:
+                below = 2 * hole + 1
+                if below + 1 < size and is_worse(gain, heap[below + 1], heap[below]):
+                    below += 1
+                if is_worse(gain, index, heap[below]):
+                    break
+                heap[hole] = heap[below]
+                hole = below
+            heap[hole] = index
+    total = 0.0
+    for index in range(size):
+        total += gain[heap[index]]
+    return total
+
+
 class TreeRow(NamedTuple):
     """One row over a tree, as `load_tree_row` fills it in. Arrays but `position` are by index in the row.
 

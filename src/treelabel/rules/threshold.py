@@ -86,6 +86,46 @@ def above(scores: Scores, t: float | DoubleArray) -> LabelMatrix:
     return keep_entries(scores.values, scores.values.data > limit)
 
 
+def hamming(scores: Scores) -> LabelMatrix:
+    """Predict {p > 1/2}: a node costs 1 - p if it is predicted and p if it is not. Exact, for any truth.
+
+    With one path each, it is exact for the shortest path, too: the edges between two paths of a tree are the nodes that
+    only one has.
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> hamming(Scores(Hierarchy.flat(["A", "B", "C"]), [[0.6, 0.5, 0.4]])).indices.tolist()
+    [0]
+    """
+    return above(scores, 0.5)
+
+
+def icm(scores: Scores, alpha: float = 2.0, beta: float = 3.0) -> LabelMatrix:
+    """Predict {p > 1 - alpha / beta}, which is 1/3 for the usual ICM of alpha = 2, beta = 3. Exact, for any truth.
+
+    ICM = alpha a + alpha_2 b - beta (a + b - c) is a sum over predicted nodes of w(n) (alpha - beta + beta p(n)) in
+    expectation, whatever their information w(n).
+
+    Parameters
+    ----------
+    alpha, beta
+        The parameters alpha_1 and beta of ICM.
+
+    Returns
+    -------
+    label matrix of shape (documents, nodes)
+
+    >>> from treelabel.hierarchy import Hierarchy
+    >>> icm(Scores(Hierarchy.flat(["A", "B", "C"]), [[0.4, 0.34, 0.33]])).indices.tolist()
+    [0, 1]
+    """
+    if not 0 < alpha <= beta < np.inf:
+        raise TreelabelError(
+            f"alpha = {alpha:g}, beta = {beta:g}: expected 0 < alpha <= beta; with a larger alpha every label would "
+            "be worth predicting"
+        )
+    return above(scores, 1 - alpha / beta)
+
+
 def top_k(scores: Scores, k: int = 5, leaves: bool = False) -> LabelMatrix:
     """Predict the k nodes with the largest scores above 0, of all nodes or of the leaves; equal ones: lower ids.
 

@@ -11,7 +11,7 @@ from treelabel.core.validation import Between
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.hierarchy.labelled_texts import Regime, regime_of, usual_regime
-from treelabel.rules.default_rules import DEFAULT_RULES
+from treelabel.rules.registry import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.default_rule import ChosenRule, RuleTrial, choose_rule, judge_most_frequent
 

@@ -37,7 +37,7 @@ from treelabel.models.persistence.schema import MOST_DIMENSION, AllNgrams, Encod
 from treelabel.models.settings import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
 from treelabel.models.sparse_featurizer import SparseFeaturizer
 from treelabel.rules.decisions import decide
-from treelabel.rules.default_rules import DEFAULT_RULES
+from treelabel.rules.registry import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut, SettingTrial
 from treelabel.selection.feature_choice import AUTO, choose_features, shape_of

@@ -23,7 +23,7 @@ from treelabel.models.persistence.signing import check_signature
 from treelabel.models.persistence.store import KIND, PROFILE, VERSION, package_version
 from treelabel.models.profile import Profile, StoredProfile
 from treelabel.models.registry import MODELS, check_setting_names, make_model
-from treelabel.rules.parsing import find_rule
+from treelabel.rules.registry import find_rule
 from treelabel.selection.evidence import Evidence, StoredEvidence
 
 # How often a folder is read again because it was replaced meanwhile.
