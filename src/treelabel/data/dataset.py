@@ -13,8 +13,7 @@ from treelabel.core.matrices import require_sound
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.data.describe import DatasetDescription, describe
-from treelabel.hierarchy.change import Change
-from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Change, Hierarchy
 from treelabel.hierarchy.label_ids import decode, encode
 from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.hierarchy.labelled_texts import LabelledTexts

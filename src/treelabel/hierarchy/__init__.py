@@ -1,7 +1,6 @@
 """The hierarchy of labels, as frozen integer arrays, and label sets over it."""
 
-from treelabel.hierarchy.change import Change
-from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
+from treelabel.hierarchy.hierarchy import SEPARATOR, Change, Hierarchy, split_path
 from treelabel.hierarchy.hierarchy_json import hierarchy_from_json, hierarchy_to_json
 from treelabel.hierarchy.label_matrices import (
     LabelMatrix,

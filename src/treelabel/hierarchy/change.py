@@ -5,7 +5,7 @@ carry label sets both ways and scores both ways, for cutting, pruning, collapsin
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +26,13 @@ from treelabel.hierarchy.label_matrices import (
 )
 from treelabel.hierarchy.numbering import number
 
-if TYPE_CHECKING:
-    from treelabel.hierarchy.hierarchy import Hierarchy
-
 ScoreMatrix: TypeAlias = Any  # a dense array or a CSR matrix
+# Hierarchy, whose methods call these functions: naming it here would be a circle of imports.
+H = TypeVar("H", bound=Any)
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
+class ChangeOf(Generic[H]):
     """An old and a new hierarchy, where each old label goes (old x new matrix), and where each new node comes from.
 
     >>> from treelabel.hierarchy import Hierarchy
@@ -44,8 +43,8 @@ class Change:
     [2]
     """
 
-    old: "Hierarchy"
-    new: "Hierarchy"
+    old: H
+    new: H
     forward: LabelMatrix
     origin: IntArray
 
@@ -77,7 +76,7 @@ class Change:
 
 
 @dataclass(frozen=True, eq=False)
-class OtherLeaves(Change):
+class OtherLeaves(ChangeOf[H]):
     """The change that adds "other" leaves: only labels at which a document stops move to them."""
 
     def labels(self, labels: Any) -> LabelMatrix:
@@ -107,7 +106,7 @@ class OtherLeaves(Change):
 
 
 @dataclass(frozen=True, eq=False)
-class CollapsedChains(Change):
+class CollapsedChains(ChangeOf[H]):
     """The change that collapses chains: what is known of a chain's end is known of the whole chain."""
 
     def scores_back(self, scores: ScoreMatrix) -> ScoreMatrix:
@@ -117,7 +116,7 @@ class CollapsedChains(Change):
 
 
 @dataclass(frozen=True, eq=False)
-class UnfoldedGraph(Change):
+class UnfoldedGraph(ChangeOf[H]):
     """The change that makes a tree of a DAG: a label goes to the copies that its document supports."""
 
     def labels(self, labels: Any) -> LabelMatrix:
@@ -158,19 +157,19 @@ def _columns(scores: ScoreMatrix, ids: npt.NDArray[np.integer[Any]]) -> ScoreMat
     return chosen
 
 
-def _check_columns(scores: ScoreMatrix, hierarchy: "Hierarchy") -> None:
+def _check_columns(scores: ScoreMatrix, hierarchy: Any) -> None:
     if scores.ndim != 2 or scores.shape[1] != len(hierarchy):
         raise TreelabelError(f"scores of shape {scores.shape} do not fit a hierarchy of {len(hierarchy):,} nodes")
 
 
-def cut(old: "Hierarchy", depth: int) -> Change:
+def cut(old: H, depth: int) -> ChangeOf[H]:
     """Keep the levels down to a depth."""
     if depth < 1:
         raise TreelabelError(f"cannot cut at depth {depth}: at least one level must stay")
     return _keep(old, old.depth <= depth)
 
 
-def prune(old: "Hierarchy", keep: IntArray) -> Change:
+def prune(old: H, keep: IntArray) -> ChangeOf[H]:
     """Keep nodes and all their ancestors."""
     if len(keep) == 0:
         raise TreelabelError("nothing to keep: prune() needs at least one node")
@@ -179,7 +178,7 @@ def prune(old: "Hierarchy", keep: IntArray) -> Change:
     return _keep(old, stays)
 
 
-def _keep(old: "Hierarchy", stays: BoolArray) -> Change:
+def _keep(old: H, stays: BoolArray) -> ChangeOf[H]:
     """Keep marked nodes, whose ancestors are marked too; other labels move to their nearest ancestors that stay."""
     edges = stays[old.edge_child]
     new, new_id = _restrict(old, stays, old.parent_idx[edges], old.edge_child[edges])
@@ -190,10 +189,10 @@ def _keep(old: "Hierarchy", stays: BoolArray) -> Change:
     else:
         reached = old.closure(sparse.identity(len(old), np.bool_, "csr"))
         rows = old.most_specific(keep_entries(reached, stays[reached.indices]))
-    return Change(old, new, renumber_columns(rows, new_id, len(new)), _origin(new_id, len(new)))
+    return ChangeOf(old, new, renumber_columns(rows, new_id, len(new)), _origin(new_id, len(new)))
 
 
-def collapse_chains(old: "Hierarchy") -> Change:
+def collapse_chains(old: H) -> ChangeOf[H]:
     """Drop nodes with a single child that has no other parent; their labels move to the end of the chain."""
     ptr, idx = old.child_graph
     only = np.flatnonzero(np.diff(ptr)[1:] == 1)
@@ -209,7 +208,7 @@ def collapse_chains(old: "Hierarchy") -> Change:
     return CollapsedChains(old, new, forward, _origin(new_id, len(new)))
 
 
-def _restrict(old: "Hierarchy", stays: BoolArray, parent: IntArray, child: IntArray) -> tuple["Hierarchy", IntArray]:
+def _restrict(old: H, stays: BoolArray, parent: IntArray, child: IntArray) -> tuple[H, IntArray]:
     """Make a hierarchy of the nodes that stay, with new edges; also return the new id of each old node, or -1."""
     code = (np.cumsum(stays) - 1).astype(np.int32)
     above = np.where(parent >= 0, code[parent], np.int32(-1)).astype(np.int32)
@@ -225,7 +224,7 @@ def _origin(new_id: IntArray, size: int) -> IntArray:
     return origin
 
 
-def with_other_leaves(old: "Hierarchy", nodes: IntArray) -> Change:
+def with_other_leaves(old: H, nodes: IntArray) -> ChangeOf[H]:
     """Add a child "other [name]" to each internal node among `nodes`."""
     above = np.unique(nodes)
     above = above[~old.is_leaf[above]]
@@ -248,7 +247,7 @@ def with_other_leaves(old: "Hierarchy", nodes: IntArray) -> Change:
     return OtherLeaves(old, new, label_matrix(np.arange(len(old) + 1), rank[target], size), origin)
 
 
-def unfold(old: "Hierarchy", limit: int) -> Change:
+def unfold(old: H, limit: int) -> ChangeOf[H]:
     """Copy each node of a DAG once for every way from the root to it."""
     # Counted in floats: a ladder of diamonds has more ways than integers can hold, or than anyone wants to print.
     ways: list[float] = []

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, IntArray, LongArray
 from treelabel.hierarchy import ancestry, change, label_matrices
-from treelabel.hierarchy.change import Change
 from treelabel.hierarchy.edges import (
     Edges,
     edges_of_graph,
@@ -575,25 +574,28 @@ class Hierarchy:
 
     # Other hierarchies made of this one, each with the mapping there and back
 
-    def cut(self, depth: int) -> Change:
+    def cut(self, depth: int) -> "Change":
         """Keep the levels down to a depth; deeper labels move to their ancestor there."""
         return change.cut(self, depth)
 
-    def prune(self, keep: npt.ArrayLike) -> Change:
+    def prune(self, keep: npt.ArrayLike) -> "Change":
         """Keep the given nodes and their ancestors; other labels move to their nearest kept ancestor."""
         return change.prune(self, self._ids(keep))
 
-    def with_other_leaves(self, nodes: npt.ArrayLike) -> Change:
+    def with_other_leaves(self, nodes: npt.ArrayLike) -> "Change":
         """Add a child "other [name]" to each internal node among `nodes`, for documents that stop at it."""
         return change.with_other_leaves(self, self._ids(nodes))
 
-    def unfold(self, limit: int = 10_000_000) -> Change:
+    def unfold(self, limit: int = 10_000_000) -> "Change":
         """Make a DAG a tree: one copy of a node for every way to it, named by its parent in brackets."""
         return change.unfold(self, limit)
 
-    def collapse_chains(self) -> Change:
+    def collapse_chains(self) -> "Change":
         """Drop every node whose only child has no other parent, so that each step down is a choice."""
         return change.collapse_chains(self)
+
+
+Change: TypeAlias = change.ChangeOf[Hierarchy]
 
 
 def split_path(path: str, sep: str) -> list[str]:

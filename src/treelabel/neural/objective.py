@@ -11,8 +11,7 @@ from treelabel.core.array_schema import Array, indices
 from treelabel.core.bounded_memory import MANY_NODES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
-from treelabel.hierarchy.change import Change
-from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Change, Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.neural.losses.registry import LOSSES, LossSpec
 from treelabel.scores.score_matrix import Scores

@@ -12,8 +12,7 @@ from scipy import sparse
 from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError, locate_errors
 from treelabel.core.types import BoolArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy.change import Change
-from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.hierarchy import Change, Hierarchy
 from treelabel.hierarchy.label_matrices import label_matrix
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.union import require_nodes_in
