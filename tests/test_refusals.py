@@ -18,7 +18,7 @@ from treelabel import Dataset, Hierarchy, TreelabelError, read, write
 from treelabel.data import SkippedRowsWarning
 from treelabel.data.cell_values import ListMeaning
 from treelabel.data.documents import OnError
-from treelabel.data.io import BATCH
+from treelabel.data.io.format import BATCH
 
 ONE = Dataset.of(["x"], ["B"], Hierarchy.from_paths(["A > B"]))
 

@@ -20,8 +20,10 @@ from tests.helpers import Run, put
 from tests.strategies import examples
 from treelabel import Dataset, Hierarchy, TreelabelError, read, read_taxonomy, write, write_taxonomy
 from treelabel.core.limits import Limits
-from treelabel.data.io import format_of, sheets
-from treelabel.data.io.sheets import SheetWarning, cell_text, encoded_text, open_sheet
+from treelabel.data.io import excel
+from treelabel.data.io.excel import encoded_text
+from treelabel.data.io.sheets import SheetWarning, cell_text, open_sheet
+from treelabel.data.io.tables import format_of
 
 PETS = [["text", "label"], ["woof", "dog"], ["meow", "cat"]]
 SHEET = "xl/worksheets/sheet1.xml"
@@ -411,13 +413,13 @@ def test_more_than_a_sheet_holds_is_refused_and_leaves_nothing(tmp_path: Path, m
         write(long, tmp_path / "d.xlsx")
     with pytest.raises(TreelabelError, match="row 2 has a text of 20,000 characters"):
         write(Dataset.of(["😀" * 20_000], [["A"]], Hierarchy.flat(["A"])), tmp_path / "d.xlsx")
-    monkeypatch.setattr(sheets, "MOST_ROWS", 14)
+    monkeypatch.setattr(excel, "MOST_ROWS", 14)
     with pytest.raises(
         TreelabelError, match=r"d\.xlsx: a sheet of Excel holds 14 rows and .* columns, and this is more; wri"
     ):
         write(AWKWARD, tmp_path / "d.xlsx")
     monkeypatch.undo()
-    monkeypatch.setattr(sheets, "MOST_COLUMNS", 1)
+    monkeypatch.setattr(excel, "MOST_COLUMNS", 1)
     with pytest.raises(TreelabelError, match=r"holds 1,048,576 rows and 1 columns, and this is more"):
         write(long[:1], tmp_path / "d.xlsx")
     assert list(tmp_path.iterdir()) == []

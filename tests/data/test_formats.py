@@ -21,7 +21,8 @@ from tests.strategies import examples
 from treelabel import FORMATS, Dataset, Hierarchy, TreelabelError, read, write
 from treelabel.core.atomic_output import atomic_file, open_output
 from treelabel.data import SkippedRowsWarning, Strings, losses
-from treelabel.data.io import BATCH, format_of
+from treelabel.data.io.format import BATCH
+from treelabel.data.io.tables import format_of
 from treelabel.data.write import LabelStyle
 
 TREE = Hierarchy.from_paths(

@@ -21,7 +21,7 @@ from tests.strategies import examples
 from treelabel import Dataset, Hierarchy, Limits, TreelabelError, make_model, read, read_taxonomy, write, write_taxonomy
 from treelabel.core.errors import LONGEST_MESSAGE, UNPRINTABLE, printable, quote, shorten
 from treelabel.core.limits import parse_limits
-from treelabel.data.io.formulas import MARKER, EscapedFormulasWarning, escape, unescape
+from treelabel.data.io.cells import MARKER, EscapedFormulasWarning, escape, unescape
 from treelabel.data.taxonomy.label_characters import unprintable
 
 MB = 1_000_000
@@ -515,7 +515,7 @@ def test_escaping_can_be_undone(cell: str) -> None:
 
 @examples(50)
 @given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=4), st.booleans())
-@pytest.mark.filterwarnings("ignore::treelabel.data.io.formulas.EscapedFormulasWarning")
+@pytest.mark.filterwarnings("ignore::treelabel.data.io.cells.EscapedFormulasWarning")
 def test_any_cells_come_back_escaped_or_not(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]], escape_formulas: bool
 ) -> None:
@@ -530,7 +530,7 @@ def test_any_cells_come_back_escaped_or_not(
         assert again.extra["note"].to_pylist() == extra["note"].to_pylist()
 
 
-@pytest.mark.filterwarnings("default::treelabel.data.io.formulas.EscapedFormulasWarning")
+@pytest.mark.filterwarnings("default::treelabel.data.io.cells.EscapedFormulasWarning")
 def test_the_command_line_escapes_unless_told_not_to(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [{"id": str(at), "text": text, "labels": ["A", "B"][at % 2 :][:1]} for at, text in enumerate(FORMULAS)]

@@ -12,7 +12,7 @@ from tests.helpers import put, read_text
 from treelabel import Dataset, Hierarchy, TreelabelError, read, read_batches, write
 from treelabel.data import SkippedRowsWarning
 from treelabel.data.data_file import DataFile
-from treelabel.data.io import BATCH
+from treelabel.data.io.format import BATCH
 
 ONE = Dataset.of(["x"], ["B"], Hierarchy.from_paths(["A > B"]))
 

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from tests.strategies import examples
 from treelabel import TreelabelError
-from treelabel.data.io import WriteOptions, sheets, write_tables
+from treelabel.data.io import excel
+from treelabel.data.io.cells import MARKER, escape, restored_row
 from treelabel.data.io.csv import CsvEncoder
-from treelabel.data.io.formulas import MARKER, escape, restored_row
+from treelabel.data.io.format import WriteOptions
+from treelabel.data.io.tables import write_tables
 
 CELLS = st.one_of(
     st.text(st.sampled_from("ab,;\t\"'\n\r=+-@1.é"), max_size=6), st.sampled_from(["=1+1", "-3.5", "", "'=x", "+49 1"])
@@ -70,7 +72,7 @@ def test_excel_takes_numbers_as_numbers_and_never_a_formula(tmp_path: Path) -> N
 
 def test_what_excel_cannot_hold_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("openpyxl")
-    monkeypatch.setattr(sheets, "MOST_ROWS", 3)
+    monkeypatch.setattr(excel, "MOST_ROWS", 3)
     with pytest.raises(TreelabelError, match=r"holds 3 rows .* write \.csv or \.parquet"):
         write_tables([pa.table({"a": ["x"] * 3})], tmp_path / "a.xlsx")
     assert not (tmp_path / "a.xlsx").exists()

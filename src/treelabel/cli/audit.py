@@ -85,7 +85,7 @@ def audit(
 def _require_format(output: Path) -> None:
     """Refuse an ending that has no place for texts, before minutes of learning."""
     from treelabel.core.errors import TreelabelError
-    from treelabel.data.io.registry import format_of
+    from treelabel.data.io.tables import format_of
 
     entry = format_of(output)
     if not {"texts", "columns"} <= entry.holds:

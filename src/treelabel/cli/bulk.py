@@ -256,8 +256,8 @@ class GrowingWriter:
         return encoder.escaped - before
 
     def _begin(self, decided: "Decided") -> "TableEncoder":
+        from treelabel.data.io.cells import may_hold_formulas
         from treelabel.data.io.format import WriteOptions
-        from treelabel.data.io.formulas import may_hold_formulas
         from treelabel.data.io.registry import FORMATS
 
         form = self._form

@@ -77,8 +77,7 @@ def evaluate(
     """
     from treelabel.core.errors import TreelabelError
     from treelabel.core.inputs import STANDARD
-    from treelabel.data.io.registry import require_table_format
-    from treelabel.data.io.tables import repeatable, write_table
+    from treelabel.data.io.tables import repeatable, require_table_format, write_table
 
     if truth == predictions == STANDARD:
         raise TreelabelError("only one of the two files can be standard input (-)")

@@ -41,7 +41,7 @@ def write_fixed(
 
 def require_fixable(target: Path, force: bool) -> None:
     """Refuse to write over a file, or to a name that no data file has, before anything is read."""
-    from treelabel.data.io.registry import format_of
+    from treelabel.data.io.tables import format_of
 
     require_file_name(target)
     format_of(target)

@@ -16,8 +16,7 @@ from treelabel.data.columns import ColumnChoice
 from treelabel.data.dataset import Dataset
 from treelabel.data.documents import DocumentReader, Extra, OnError, Problems, resize_batches
 from treelabel.data.io.format import BATCH, ReadOptions, batch_sizes, json_column
-from treelabel.data.io.registry import format_to_read
-from treelabel.data.io.tables import open_tables
+from treelabel.data.io.tables import format_to_read, open_tables
 from treelabel.data.read import find_nodes, hierarchy_of_labels
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy, read_sibling_taxonomy
 from treelabel.hierarchy.hierarchy import Hierarchy

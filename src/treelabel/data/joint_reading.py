@@ -9,8 +9,7 @@ from treelabel.core.limits import DEFAULT_LIMITS
 from treelabel.data.columns import MissingColumnError
 from treelabel.data.dataset import Dataset
 from treelabel.data.io.format import ReadOptions
-from treelabel.data.io.registry import format_to_read
-from treelabel.data.io.tables import open_tables
+from treelabel.data.io.tables import format_to_read, open_tables
 from treelabel.data.read import Known, known_from, read
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy
 from treelabel.data.transforms import under

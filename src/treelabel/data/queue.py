@@ -18,10 +18,9 @@ from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import existing_file
 from treelabel.core.strings import Strings
 from treelabel.data.dataset import Dataset
+from treelabel.data.io.cells import EscapedFormulasWarning
 from treelabel.data.io.format import ReadOptions
-from treelabel.data.io.formulas import EscapedFormulasWarning
-from treelabel.data.io.registry import format_of
-from treelabel.data.io.tables import open_tables
+from treelabel.data.io.tables import format_of, open_tables
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy
 from treelabel.data.taxonomy.taxonomy_files import read_taxonomy
 from treelabel.data.write import write

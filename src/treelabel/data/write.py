@@ -1,5 +1,6 @@
 """Write a Dataset to any format; the file says its hierarchy itself, or has it beside it."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,10 @@ from treelabel.core.atomic_output import atomic_group
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
 from treelabel.data.dataset import Dataset
+from treelabel.data.io.cells import MARKER, EscapedFormulasWarning, may_hold_formulas
 from treelabel.data.io.format import BATCH, Format, WriteOptions
-from treelabel.data.io.formulas import MARKER, may_hold_formulas
-from treelabel.data.io.registry import FORMATS, format_of
-from treelabel.data.io.tables import write_tables
+from treelabel.data.io.registry import FORMATS
+from treelabel.data.io.tables import format_of, write_tables
 from treelabel.data.read import hierarchy_of_labels
 from treelabel.data.taxonomy.sibling_taxonomy import (
     find_sibling_taxonomy,
@@ -67,7 +68,7 @@ def write(
         it (Parquet, XMC).
     escape_formulas : bool
         Whether to make CSV and TSV safe to open in a spreadsheet: `read` returns the same data, while other readers
-        see an apostrophe in front of cells that would be run as formulas (see `treelabel.data.io.formulas`).
+        see an apostrophe in front of cells that would be run as formulas (see `treelabel.data.io.cells`).
     label_column : str
         The name of the column with the labels.
     overwrite : bool
@@ -97,8 +98,15 @@ def write(
             is_needed = not _is_told_by(label_texts(data.labels), data, target)
             name = sibling_path(target, data.hierarchy)
             sibling = write_sibling_taxonomy([target], data.hierarchy, name, is_needed, overwrite)
-        write_tables(
-            _tables(data, label_texts, label_column), target, _options(data, label_column, escape_formulas), entry.name
+        options = _options(data, label_column, escape_formulas)
+        escaped = write_tables(_tables(data, label_texts, label_column), target, options, entry.name)
+    if escaped:
+        warnings.warn(
+            EscapedFormulasWarning(
+                f"{target}: {escaped:,} cells that a spreadsheet would run as formulas begin with an apostrophe now, "
+                f"and the column {MARKER} counts them; treelabel reads them as they were (--raw leaves them so)"
+            ),
+            stacklevel=2,
         )
     return [target] if sibling is None else [target, sibling]
 

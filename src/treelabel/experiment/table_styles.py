@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from treelabel.core.errors import printable
-from treelabel.data.io.formulas import escape
+from treelabel.data.io.cells import escape
 from treelabel.experiment.claims import Standing, Verdict, judge_claims
 from treelabel.experiment.estimates import Resampled
 from treelabel.experiment.results import Results

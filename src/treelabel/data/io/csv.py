@@ -1,33 +1,48 @@
 """CSV and TSV as Arrow tables: read in blocks by pyarrow, written column by column.
 
 pyarrow reads more than is valid, such as text behind a closing quote. So the quotes and line ends of each block are
-looked at first. A block that is not regular, or that pyarrow refuses, and all that follows is read by `csv_rows`,
-which knows what is wrong in which line.
+looked at first. A block that is not regular, or that pyarrow refuses, and all that follows is read row by row, which is
+slow and tells the line and the reason of whatever is wrong.
 """
 
+import csv
+import re
+import sys
+from collections import Counter
 from collections.abc import Generator, Iterator
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import csv
+from pyarrow import csv as arrow_csv
 
 from treelabel.core.encodings import encoding_of, is_known
-from treelabel.core.inputs import STANDARD, decompressing, open_input
+from treelabel.core.errors import TreelabelError, quote, shorten
+from treelabel.core.inputs import STANDARD, UndecodableLine, decompressing, open_input, suffixes, text_lines
 from treelabel.core.json_lines import join_texts, text_bytes, text_scalar
 from treelabel.core.types import LongArray
-from treelabel.data.io.cells import text_cells
-from treelabel.data.io.csv_rows import CsvRows
-from treelabel.data.io.format import Part, ReadOptions, TableSource, WriteOptions, parts_of
-from treelabel.data.io.formulas import FORMULA_PATTERN, MARKER, NUMBER, UNESCAPE_PATTERN, escape
+from treelabel.data.io.cells import MARKER, escape, escape_cells, restored_row, restored_table, text_cells, unescape
+from treelabel.data.io.format import (
+    Part,
+    Problem,
+    ReadOptions,
+    Record,
+    TableEncoder,
+    TableSource,
+    WriteOptions,
+    parts_of,
+)
 
 BLOCK = 1 << 20
 QUOTE, RETURN, NEWLINE = b'"\r\n'
 MARK = "\ufeff".encode()
+DELIMITERS = (",", ";", "\t", "|")
+TAB_ENDINGS = (".tsv", ".tab")
+# A first line by which Excel is told the delimiter.
+DELIMITER_LINE = re.compile(r"\"?sep=(.)\"?[\r\n]*", re.IGNORECASE)
 
 
 def read_csv(path: Path, options: ReadOptions) -> TableSource:
@@ -40,26 +55,35 @@ def _parts(path: Path, options: ReadOptions) -> Iterator[Part]:
         with decompressing(path):
             first = cast("BufferedReader", stream).peek(1)
         is_utf8 = is_known(options.encoding) and encoding_of(first, options.encoding) == "utf-8"
-        rows = CsvRows(stream, path, options)
-        rows.read_header()
+        lines = CsvLines(stream, path, options)
+        header = read_header(lines, path, options)
         # Whether the delimiter is one byte decides, too.
-        if is_utf8 and options.header and options.quotes and rows.is_at_line_start and ord(rows.delimiter) < 128:
-            rest = yield from _regular_parts(stream, rows, path, options)
+        if is_utf8 and options.header and options.quotes and lines.is_plain and ord(header.delimiter) < 128:
+            rest = yield from _regular_parts(stream, lines.number + 1, header, path, options)
             if rest is None:
                 return
             unread, line = rest
-            again = CsvRows(cast("IO[bytes]", BufferedReader(_Rejoined(unread, stream))), path, options)
-            again.continue_from(rows, line)
-            rows = again
-        yield from parts_of(rows.records(), path, options.limits)
+            rejoined = cast("IO[bytes]", BufferedReader(_Rejoined(unread, stream)))
+            lines = CsvLines(rejoined, path, options, line - 1)
+        yield from parts_of(_records(lines, header, options), path, options.limits)
+
+
+class CsvHeader(NamedTuple):
+    """The delimiter of a file, and the names of its columns, if there are any."""
+
+    delimiter: str
+    columns: list[str]
+
+
+# Regular blocks
 
 
 def _regular_parts(
-    stream: IO[bytes], rows: CsvRows, path: Path, options: ReadOptions
+    stream: IO[bytes], line: int, header: CsvHeader, path: Path, options: ReadOptions
 ) -> Generator[Part, None, tuple[bytes, int] | None]:
     """Yield blocks as tables; return the bytes of the first irregular one and the number of its first line, if any."""
-    line, unread, is_last = rows.next_line, b"", False
-    convert: csv.ConvertOptions | None = None
+    unread, is_last = b"", False
+    convert: arrow_csv.ConvertOptions | None = None
     longest = options.limits.line or np.iinfo(np.int64).max
     # What a pipe has is read without waiting for more.
     read = cast("BufferedReader", stream).read1 if path == STANDARD else stream.read
@@ -71,12 +95,12 @@ def _regular_parts(
         if data.startswith(MARK):
             # At the beginning of a table it would be taken for a byte order mark.
             data, line = b"\n" + data, line - 1
-        block = measure_block(data, ord(rows.delimiter), is_last, longest)
+        block = measure_block(data, ord(header.delimiter), is_last, longest)
         if block is None:
             return data, line
         if len(block.lines):
-            convert = convert or _conversion(rows.columns, options)
-            table = _table(data, block, rows, convert)
+            convert = convert or _conversion(header.columns, options)
+            table = _table(data, block, header, convert)
             if table is None:
                 return data, line
             yield Part(table, line + block.lines)
@@ -112,10 +136,16 @@ def measure_block(data: bytes, delimiter: int, is_last: bool, longest: int) -> B
     if is_last and (len(ends) == 0 or ends[-1] < len(raw)):
         ends = np.append(ends, len(raw))
     end = int(ends[-1]) if len(ends) else 0
-    quotes = quotes[: np.searchsorted(quotes, end)]
     starts = np.concatenate([np.zeros(1, np.int64), ends])[:-1]
+    quotes = quotes[: np.searchsorted(quotes, end)]
+    opening, closing = quotes[::2], quotes[1::2]
+    before = raw[opening[opening > 0] - 1]
+    after = raw[closing[closing < len(raw) - 1] + 1]
+    are_regular = len(quotes) % 2 == 0 and bool(
+        np.isin(before, [delimiter, NEWLINE, QUOTE]).all() and np.isin(after, [delimiter, NEWLINE, RETURN, QUOTE]).all()
+    )
     is_too_long = len(raw) - end > longest or (len(ends) > 0 and int((ends - starts).max()) > longest)
-    if len(quotes) % 2 or is_too_long or not _are_regular(raw, quotes, delimiter):
+    if is_too_long or not are_regular:
         return None
     first = raw[starts]
     is_blank = (first == NEWLINE) | ((first == RETURN) & (ends - starts <= 2))
@@ -123,49 +153,28 @@ def measure_block(data: bytes, delimiter: int, is_last: bool, longest: int) -> B
     return Block(end, int(np.searchsorted(breaks, end)), lines.astype(np.int64))
 
 
-def _are_regular(raw: npt.NDArray[np.uint8], quotes: LongArray, delimiter: int) -> bool:
-    opening, closing = quotes[::2], quotes[1::2]
-    before = raw[opening[opening > 0] - 1]
-    after = raw[closing[closing < len(raw) - 1] + 1]
-    is_before = (before == delimiter) | (before == NEWLINE) | (before == QUOTE)
-    is_after = (after == delimiter) | (after == NEWLINE) | (after == RETURN) | (after == QUOTE)
-    return bool(is_before.all() and is_after.all())
-
-
-def _conversion(columns: list[str], options: ReadOptions) -> csv.ConvertOptions:
+def _conversion(columns: list[str], options: ReadOptions) -> arrow_csv.ConvertOptions:
     """Read the columns that are asked for, all as text."""
     wanted = set(columns if options.select is None else options.select([name for name in columns if name != MARKER]))
-    included = [name for name in columns if name in wanted or name == MARKER]
     # No names at all would mean all columns.
-    return csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string()), include_columns=included or columns[:1])
+    included = [name for name in columns if name in wanted or name == MARKER] or columns[:1]
+    return arrow_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string()), include_columns=included)
 
 
-def _table(data: bytes, block: Block, rows: CsvRows, convert: csv.ConvertOptions) -> pa.Table | None:
+def _table(data: bytes, block: Block, header: CsvHeader, convert: arrow_csv.ConvertOptions) -> pa.Table | None:
     """Make a table of the whole rows of a block; None where pyarrow sees other rows, or refuses them."""
     try:
-        table = csv.read_csv(
+        table = arrow_csv.read_csv(
             pa.BufferReader(pa.py_buffer(data).slice(0, block.end)),
-            csv.ReadOptions(column_names=rows.columns, block_size=min(max(BLOCK, 2 * block.end), 2**31 - 1)),
-            csv.ParseOptions(delimiter=rows.delimiter, newlines_in_values=True),
+            arrow_csv.ReadOptions(column_names=header.columns, block_size=min(max(BLOCK, 2 * block.end), 2**31 - 1)),
+            arrow_csv.ParseOptions(delimiter=header.delimiter, newlines_in_values=True),
             convert,
         )
     except pa.ArrowInvalid:
         return None
     if len(table) != len(block.lines):
         return None
-    return _without_marker(table) if MARKER in rows.columns else table
-
-
-def _without_marker(table: pa.Table) -> pa.Table:
-    """Take one apostrophe off the cells that were escaped (see `formulas`)."""
-    counts = table.column(MARKER)
-    is_escaped = pc.invert(pc.is_in(counts, pa.array(["", "0"], counts.type)))
-    plain = table.drop_columns(MARKER)
-    columns = [
-        pc.if_else(is_escaped, pc.replace_substring_regex(column, UNESCAPE_PATTERN, r"\1"), column)
-        for column in plain.columns
-    ]
-    return pa.table(columns, names=plain.column_names) if columns else plain
+    return restored_table(table) if MARKER in header.columns else table
 
 
 class _Rejoined(RawIOBase):
@@ -186,7 +195,113 @@ class _Rejoined(RawIOBase):
         return True
 
 
-class CsvEncoder:
+# Row by row
+
+
+class CsvLines:
+    """Lines for the csv module, with a look at the first and the number of the last."""
+
+    def __init__(self, stream: IO[bytes], path: Path, options: ReadOptions, number: int = 0) -> None:
+        # The module's own limit is 128 kB a field; texts may well be longer. Ours also ends a quote never closed.
+        csv.field_size_limit(options.limits.line or sys.maxsize)
+        self._lines = text_lines(stream, path, options.encoding, options.limits, universal=True)
+        self._next: list[str] = []
+        self.number = number
+        # Whether the lines so far ended in LF or CR LF, so that the stream stands where the next one begins.
+        self.is_plain = True
+
+    def peek(self) -> str | None:
+        """Return the next line, None if there is none."""
+        self._next = [line for line in [next(self._lines, None)] if line is not None]
+        return self._next[0] if self._next else None
+
+    def __iter__(self) -> "CsvLines":
+        return self
+
+    def __next__(self) -> str:
+        line = self._next.pop() if self._next else next(self._lines)
+        self.number += 1
+        self.is_plain = self.is_plain and line.endswith("\n") and "\r" not in line[:-2]
+        if isinstance(line, UndecodableLine):
+            raise _BadLineError(line)
+        return line
+
+
+class _BadLineError(ValueError):
+    """A line in another encoding, on its way through the csv module."""
+
+
+def _reader(lines: CsvLines, delimiter: str, options: ReadOptions) -> Iterator[list[str]]:
+    return csv.reader(
+        lines,
+        delimiter=delimiter,
+        quoting=csv.QUOTE_MINIMAL if options.quotes else csv.QUOTE_NONE,
+        strict=True,
+    )
+
+
+def read_header(lines: CsvLines, path: Path, options: ReadOptions) -> CsvHeader:
+    """Find the delimiter, and read the line with the names of the columns, if there is one."""
+    first = lines.peek()
+    if first is None:
+        raise TreelabelError(
+            f"{path}: the file is empty; expected a line with column names, then one line per document"
+        )
+    stated = DELIMITER_LINE.fullmatch(first)
+    if stated is not None:
+        next(lines)
+    usual = "\t" if suffixes(path)[0] in TAB_ENDINGS else ","
+    guess = usual
+    if usual not in first and not isinstance(first, UndecodableLine):
+        guess = max(DELIMITERS, key=lambda mark: (first.count(mark), mark == usual))
+    delimiter = options.delimiter or (stated[1] if stated else guess)
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        raise TreelabelError(f"the delimiter is {quote(delimiter)}, expected one character that can separate")
+    if not options.header:
+        return CsvHeader(delimiter, [])
+    try:
+        columns = [name.strip() for name in next((row for row in _reader(lines, delimiter, options) if row), [])]
+    except (csv.Error, _BadLineError) as error:
+        raise TreelabelError(f"{path}:1: cannot read the column names: {error}") from error
+    if options.limits.exceeds("columns", len(columns)):
+        raise TreelabelError(f"{path}:1: the header has {len(columns):,} columns; {options.limits.hint('columns')}")
+    twice = sorted(name for name, count in Counter(columns).items() if count > 1)
+    if twice:
+        raise TreelabelError(f"{path}:1: the column {quote(twice[0])} stands twice in the header; rename one")
+    return CsvHeader(delimiter, [unescape(name) for name in columns] if MARKER in columns else columns)
+
+
+def _records(lines: CsvLines, header: CsvHeader, options: ReadOptions) -> Iterator[Record | Problem]:
+    columns, reader = header.columns, _reader(lines, header.delimiter, options)
+    while True:
+        begin = lines.number + 1
+        try:
+            values = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            # A quote that is never closed takes all lines behind it with it.
+            lost = f" up to line {lines.number:,}" if lines.number > begin else ""
+            hint = f"; {options.limits.hint('line')}" if "field limit" in str(error) else ""
+            why = f"not valid CSV{lost}: {error}; check the quotes, or read it with quotes off (--no-quotes){hint}"
+            yield Problem(begin, why, lines.number - begin + 1)
+            continue
+        except _BadLineError as error:
+            yield Problem(lines.number, str(error))
+            continue
+        columns = columns or [str(number + 1) for number in range(len(values))]
+        if len(values) == len(columns):
+            row = dict(zip(columns, values, strict=True))
+            yield Record(begin, restored_row(row) if MARKER in header.columns else row)
+        elif values:
+            names = shorten(", ".join(shorten(name) for name in columns[:50]), 500)
+            yield Problem(begin, f"{len(values)} fields, but the header has {len(columns)}: {names}")
+
+
+# Writing
+
+
+class CsvEncoder(TableEncoder):
     r"""Writes tables as lines: what is no text is JSON, nothing is an empty cell.
 
     >>> options = WriteOptions(escape=True, mark=True)
@@ -195,54 +310,41 @@ class CsvEncoder:
     """
 
     def __init__(self, options: WriteOptions, delimiter: str = ",") -> None:
-        self.options = options
-        self.escaped = 0
+        super().__init__(options)
         self._delimiter = delimiter
-        self._has_header = options.resumed
+        self._has_header, self._mark = options.resumed, options.mark
 
     def encode(self, table: pa.Table) -> bytes:
         """Return the lines of a table, the first time with the names of the columns."""
-        header = b"" if self._has_header else self._header(table.column_names)
-        self._has_header = True
-        return header + self._lines(table)
-
-    def _header(self, names: list[str]) -> bytes:
-        names = [escape(name) for name in names] if self.options.escape else names
-        cells = pa.array([*names, *([MARKER] if self.options.mark else [])], pa.large_string())
-        return f"{self._delimiter.join(_quote(cells, self._delimiter).to_pylist())}\n".encode()
-
-    def _lines(self, table: pa.Table) -> bytes:
         cells = [
             text_cells(column, name in self.options.labels)
             for name, column in zip(table.column_names, table.columns, strict=True)
         ]
         counts: LongArray = np.zeros(len(table), np.int64)
         if self.options.escape:
-            cells = [self._escape(column, counts) for column in cells]
-        parts = [_quote(column, self._delimiter) for column in cells]
-        if self.options.mark:
-            parts.append(pa.array(counts).cast(pa.large_string()))
-        if len(parts) == 1:
-            # A line of nothing would be no row.
-            parts = [pc.if_else(pc.equal(parts[0], ""), text_scalar('""'), parts[0])]
+            cells = [escape_cells(column, counts) for column in cells]
         self.escaped += int(counts.sum())
-        between = [part for column in parts for part in (self._delimiter, column)]
-        return text_bytes(join_texts([*between[1:], "\n"]))
+        if self._mark is None:
+            self._mark = self.escaped > 0
+        lines = [self._quote(column) for column in cells]
+        if self._mark:
+            lines.append(pa.array(counts).cast(pa.large_string()))
+        if len(lines) == 1:
+            # A line of nothing would be no row.
+            lines = [pc.if_else(pc.equal(lines[0], ""), text_scalar('""'), lines[0])]
+        between = [part for column in lines for part in (self._delimiter, column)]
+        header = b"" if self._has_header else self._header(table.column_names)
+        self._has_header = True
+        return header + text_bytes(join_texts([*between[1:], "\n"]))
 
-    def _escape(self, cells: pa.Array, counts: LongArray) -> pa.Array:
-        """Put an apostrophe in front of cells that a spreadsheet would run, and count them."""
-        is_formula = pc.match_substring_regex(cells, FORMULA_PATTERN)
-        if not pc.any(is_formula).as_py():
+    def _header(self, names: list[str]) -> bytes:
+        names = [escape(name) for name in names] if self.options.escape else names
+        cells = pa.array([*names, *([MARKER] if self._mark else [])], pa.large_string())
+        return f"{self._delimiter.join(self._quote(cells).to_pylist())}\n".encode()
+
+    def _quote(self, cells: pa.Array) -> pa.Array:
+        """Put cells into quotes that need them."""
+        must = pc.match_substring_regex(cells, f'[{self._delimiter}"\r\n]')
+        if not pc.any(must).as_py():
             return cells
-        is_number = pc.match_substring_regex(cells, f"^(?:{NUMBER.pattern})$")
-        is_formula = pc.and_(is_formula, pc.invert(is_number))
-        counts += is_formula.to_numpy(zero_copy_only=False)
-        return pc.if_else(is_formula, join_texts(["'", cells]), cells)
-
-
-def _quote(cells: pa.Array, delimiter: str) -> pa.Array:
-    """Put cells into quotes that need them."""
-    must = pc.match_substring_regex(cells, f'[{delimiter}"\r\n]')
-    if not pc.any(must).as_py():
-        return cells
-    return pc.if_else(must, join_texts(['"', pc.replace_substring(cells, '"', '""'), '"']), cells)
+        return pc.if_else(must, join_texts(['"', pc.replace_substring(cells, '"', '""'), '"']), cells)

@@ -1,6 +1,7 @@
-"""Excel files (.xlsx): a sheet whose columns have names, found where the table begins."""
+"""Excel files (.xlsx): a sheet whose columns have names, found where the table begins; and how one is written."""
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime
@@ -11,18 +12,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from treelabel.core.errors import TreelabelError, quote, some
+from treelabel.core.atomic_output import atomic_file
+from treelabel.core.errors import TreelabelError, quote, require_extra, some
+from treelabel.core.inputs import suffixes
 from treelabel.data.io.cells import label_cell, value_cell
 from treelabel.data.io.format import Problem, ReadOptions, Record, TableSource, WriteOptions, parts_of
-from treelabel.data.io.sheets import column_letters, open_sheet, write_sheet
+from treelabel.data.io.sheets import MOST_ROWS, column_letters, open_sheet
 
 LOG = logging.getLogger(__name__)
 # Titles and notes may stand above a table; this many rows are looked at to find where it begins.
 LOOKED_AT = 20
 # The names of its columns fill at least this share of the widest of these rows.
 SHARE = 0.6
-# Excel keeps fifteen digits of a number.
+# Excel keeps fifteen digits of a number, and has limits of its own.
 LARGEST_NUMBER = 10**15
+MOST_COLUMNS, MOST_CHARACTERS = 16_384, 32_767
+# Characters that XML cannot hold, or would change, are written by their number, as Excel does it.
+LOOKS_ENCODED = re.compile(r"_(?=x[0-9A-Fa-f]{4})")
+NOT_IN_XML = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff]")
 
 SheetRow = tuple[int, list[str]]
 
@@ -55,12 +62,8 @@ def _records(path: Path, options: ReadOptions, choices: dict[str, str]) -> Itera
             columns = _columns(path, first[index])
             choices["sheet"] += f", columns named in row {first[index][0]}"
             if index > 0:
-                LOG.info(
-                    "%s: took the names of the columns from row %d (%s)",
-                    path,
-                    first[index][0],
-                    some(list(columns.values())),
-                )
+                names = some(list(columns.values()))
+                LOG.info("%s: took the names of the columns from row %d (%s)", path, first[index][0], names)
             first = first[index + 1 :]
         for number, cells in chain(first, sheet.rows):
             yield Record(number, _values_by_column(cells, columns, options.header))
@@ -155,3 +158,70 @@ def _cell(value: Any) -> Any:
     if is_date and not (isinstance(value, datetime) and (value.tzinfo is not None or value.microsecond)):
         return value
     return value_cell(value)
+
+
+def write_sheet(path: Path, rows: Iterable[list[Any]], title: str = "data") -> None:
+    """Write rows to a file with one sheet, its first row fixed at the top; the file appears whole or not at all.
+
+    Texts are stored as texts, so that none is run as a formula.
+
+    Parameters
+    ----------
+    path : Path
+        An .xlsx file.
+    rows : iterable of lists
+        Texts, numbers, dates and None.
+    title : str
+        The name of the sheet.
+    """
+    if suffixes(path)[1] is not None:
+        raise TreelabelError(f"{path}: an .xlsx file is compressed already; leave the ending {path.suffix} out")
+    with require_extra("excel", "writing .xlsx"):
+        from openpyxl import Workbook
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet(title)
+    sheet.freeze_panes = "A2"
+    with atomic_file(path) as working:
+        try:
+            for number, row in enumerate(rows, 1):
+                if number > MOST_ROWS or len(row) > MOST_COLUMNS:
+                    raise TreelabelError(
+                        f"{path}: a sheet of Excel holds {MOST_ROWS:,} rows and {MOST_COLUMNS:,} columns, and this is "
+                        "more; write .csv or .parquet, or split the data"
+                    )
+                sheet.append([_storable(sheet, value, path, number) for value in row])
+        except BaseException:
+            sheet.close()
+            raise
+        book.save(working)
+
+
+def _storable(sheet: Any, value: Any, path: Path, number: int) -> Any:
+    """Return a value as openpyxl takes it; texts that it would take for something else are said to be texts."""
+    from openpyxl.cell import WriteOnlyCell
+
+    if not isinstance(value, str):
+        return value
+    text = encoded_text(value)
+    if len(text) > MOST_CHARACTERS // 2 and len(text.encode("utf-16-le")) // 2 > MOST_CHARACTERS:
+        raise TreelabelError(
+            f"{path}: row {number:,} has a text of {len(value):,} characters, and a cell of Excel holds "
+            f"{MOST_CHARACTERS:,}; write .csv, .jsonl or .parquet"
+        )
+    if text[:1] not in ("=", "#", "+", "-", "@", "\t"):
+        return text
+    cell = WriteOnlyCell(sheet, text)
+    # Excel keeps such a cell as text even when somebody edits it.
+    cell.data_type, cell.quotePrefix = "s", True
+    return cell
+
+
+def encoded_text(text: str) -> str:
+    r"""Write a text as Excel stores it: characters that XML has no place for by their number.
+
+    >>> encoded_text("a\r\nb"), encoded_text("_x000D_"), encoded_text("_x0041\x0b")
+    ('a_x000D_\nb', '_x005F_x000D_', '_x005F_x0041_x000B_')
+    """
+    if LOOKS_ENCODED.search(text):
+        text = LOOKS_ENCODED.sub("_x005F_", text)
+    return NOT_IN_XML.sub(lambda match: f"_x{ord(match[0]):04X}_", text)

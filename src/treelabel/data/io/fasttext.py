@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from treelabel.core.inputs import open_input, text_lines
-from treelabel.data.io.format import Problem, ReadOptions, Record, TableSource, WriteOptions, parsed_lines, parts_of
+from treelabel.data.io.format import Problem, ReadOptions, Record, TableEncoder, TableSource, parsed_lines, parts_of
 
 PREFIX = "__label__"
 LABEL = re.compile(PREFIX + r"([^ \t]*)[ \t]*")
@@ -22,26 +22,21 @@ def read_fasttext(path: Path, options: ReadOptions) -> TableSource:
 
 def _records(path: Path, options: ReadOptions) -> Iterator[Record | Problem]:
     with open_input(path, options.seen, options.limits) as stream:
-        yield from parsed_lines(text_lines(stream, path, options.encoding, options.limits), _parse)
+        yield from parsed_lines(text_lines(stream, path, options.encoding, options.limits), split_line)
 
 
-def _parse(number: int, line: str) -> Record:
-    labels, text = split_line(line)
-    return Record(number, {"text": text, "labels": labels})
-
-
-def split_line(line: str) -> tuple[list[str], str]:
+def split_line(number: int, line: str) -> Record:
     """Split the labels off a line.
 
-    >>> split_line("__label__dog __label__hot%20dog good boy")
-    (['dog', 'hot dog'], 'good boy')
+    >>> split_line(1, "__label__dog __label__hot%20dog good boy").values
+    {'text': 'good boy', 'labels': ['dog', 'hot dog']}
     """
     labels: list[str] = []
     rest = line.strip()
     while match := LABEL.match(rest):
         labels.append(unquote(match[1]))
         rest = rest[match.end() :]
-    return labels, rest
+    return Record(number, {"text": rest, "labels": labels})
 
 
 def label_token(label: str) -> str:
@@ -50,22 +45,17 @@ def label_token(label: str) -> str:
     >>> label_token("hot dog")
     '__label__hot%20dog'
     """
-    encoded = "".join(f"%{ord(mark):02X}" if mark in " \t\n\r\v\f%" else mark for mark in label)
-    return PREFIX + encoded
+    return PREFIX + "".join(f"%{ord(mark):02X}" if mark in " \t\n\r\v\f%" else mark for mark in label)
 
 
-class FastTextEncoder:
+class FastTextEncoder(TableEncoder):
     """Writes one line per document; line breaks in texts become spaces, ids and further columns are left out."""
-
-    def __init__(self, options: WriteOptions) -> None:
-        self.options = options
-        self.escaped = 0
 
     def encode(self, table: pa.Table) -> bytes:
         """Return the lines of a table."""
         texts, labels = table.column(self.options.text), table.column(self.options.labels[0])
-        lines = [
-            " ".join([*map(label_token, names), LINE_BREAK.sub(" ", text)])
+        lines = (
+            " ".join([*map(label_token, names), LINE_BREAK.sub(" ", text)]) + "\n"
             for text, names in zip(texts.to_pylist(), labels.to_pylist(), strict=True)
-        ]
-        return "".join(f"{line}\n" for line in lines).encode()
+        )
+        return "".join(lines).encode()

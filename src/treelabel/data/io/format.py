@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -105,28 +105,31 @@ class WriteOptions:
     """Options of writing that depend on the format.
 
     `text` and `labels` name columns, of a text and of lists of labels. `escape` makes cells that a spreadsheet would
-    run harmless, and `mark` adds a column that counts them (see `formulas`). `hierarchy` and `features` are those of
-    all documents, for formats that hold them. `resumed` leaves out what stands only at the beginning of a file.
+    run harmless, and `mark` adds a column that counts them (see `cells`), where it is None if the first table has any.
+    `hierarchy` and `features` are those of all documents, for formats that hold them. `resumed` leaves out what stands
+    only at the beginning of a file.
     """
 
     text: str = "text"
     labels: Sequence[str] = ()
     escape: bool = False
-    mark: bool = False
+    mark: bool | None = False
     hierarchy: Hierarchy | None = None
     features: sparse.csr_array | None = None
     sheet: str = "data"
     resumed: bool = False
 
 
-class TableEncoder(Protocol):
-    """Turns tables into bytes that make a file, one behind the other."""
+@dataclass
+class TableEncoder:
+    """Turns tables into bytes that make a file, one behind the other; `escaped` counts the cells escaped so far."""
 
-    # How many cells were escaped so far.
-    escaped: int
+    options: WriteOptions
+    escaped: int = 0
 
     def encode(self, table: pa.Table) -> bytes:
         """Return the bytes of a table."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,8 @@ class Format:
     write: Callable[[Path, Iterable[pa.Table], WriteOptions], None] | None = None
     # The extra to install, and its module, if the format needs one.
     extra: tuple[str, str] | None = None
+    # How the first line of a file begins, where that tells the format: a regular expression.
+    begins: str | None = None
 
     def require_extra(self) -> None:
         """Refuse to write a format whose module is not installed."""
@@ -226,17 +231,18 @@ def parts_of(
         batch = list(islice(records, size))
         if not batch:
             return
-        part = _part([each for each in batch if isinstance(each, Record)], features)
+        part = _part(batch, features)
         columns.update(part.table.column_names)
         if limits.exceeds("columns", len(columns)):
             raise TreelabelError(
                 f"line {part.lines[-1]:,}: {len(columns):,} different columns so far; {limits.hint('columns')}"
             )
-        problems = [each for each in batch if isinstance(each, Problem)]
-        yield Part(part.table, part.lines, problems, part.absent, part.mixed, part.features)
+        yield part
 
 
-def _part(records: Sequence[Record], features: int | None) -> Part:
+def _part(batch: Sequence[Record | Problem], features: int | None) -> Part:
+    records = [each for each in batch if isinstance(each, Record)]
+    problems = [each for each in batch if isinstance(each, Problem)]
     names = list(dict.fromkeys(chain.from_iterable(record.values for record in records)))
     is_regular = all(len(record.values) == len(names) for record in records)
     columns, mixed, absent = dict[str, pa.Array](), dict[str, list[Any]](), dict[str, BoolArray]()
@@ -250,7 +256,7 @@ def _part(records: Sequence[Record], features: int | None) -> Part:
             absent[name] = np.array([name not in record.values for record in records], np.bool_)
     lines = np.array([record.line for record in records], np.int64)
     matrix = None if features is None else _feature_matrix(records, features)
-    return Part(pa.table(columns), lines, (), absent, mixed, matrix)
+    return Part(pa.table(columns), lines, problems, absent, mixed, matrix)
 
 
 def json_column(values: Iterable[Any]) -> pa.Array:

@@ -12,7 +12,7 @@ from treelabel.core.inputs import first_mark, open_input, text_lines, whole_line
 from treelabel.core.json_lines import json_lines
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import Limits
-from treelabel.data.io.format import Problem, ReadOptions, Record, TableSource, WriteOptions, parsed_lines, parts_of
+from treelabel.data.io.format import Problem, ReadOptions, Record, TableEncoder, TableSource, parsed_lines, parts_of
 
 
 def read_json_lines(path: Path, options: ReadOptions) -> TableSource:
@@ -72,19 +72,15 @@ def _array(path: Path, lines: list[str], limits: Limits) -> Iterator[Record | Pr
         yield _record(number, value, has_surrogates)
 
 
-class JsonLinesEncoder:
+class JsonLinesEncoder(TableEncoder):
     """Writes tables as one object per line."""
-
-    def __init__(self, options: WriteOptions) -> None:
-        self.options = options
-        self.escaped = 0
 
     def encode(self, table: pa.Table) -> bytes:
         """Return the lines of a table."""
         return json_lines(dict(zip(table.column_names, table.columns, strict=True)))
 
 
-class HtcEncoder(JsonLinesEncoder):
+class HtcEncoder(TableEncoder):
     """Writes the form that benchmarks of hierarchical text classification share: `token` and `label`."""
 
     def encode(self, table: pa.Table) -> bytes:

@@ -1,4 +1,4 @@
-"""Sheets of Excel files (.xlsx): their cells as the texts that a person sees, a row at a time, and how to write them.
+"""Sheets of Excel files (.xlsx): their cells as the texts that a person sees, a row at a time.
 
 An .xlsx file is a zip archive of XML files. What it would unpack to, and whether it declares entities, is checked
 before openpyxl opens it. Formulas give the values that Excel saved with them.
@@ -6,31 +6,30 @@ before openpyxl opens it. Formulas give the values that Excel saved with them.
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from itertools import islice
 from pathlib import Path
-from typing import Any
-from zipfile import ZipFile
+from typing import IO, Any
+from xml.parsers import expat
+from zipfile import BadZipFile, ZipFile
 
-from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError, quote, require_extra, some
 from treelabel.core.inputs import suffixes
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
-from treelabel.data.io.sheet_safety import check_archive, locate_damage
 
-# Excel's own limits.
-MOST_ROWS, MOST_COLUMNS, MOST_CHARACTERS = 1_048_576, 16_384, 32_767
+# Excel's own limit.
+MOST_ROWS = 1_048_576
 ERRORS = {"#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#N/A"}
-# Characters that XML cannot hold, or would change, are written by their number, as Excel does it.
+# A character that XML cannot hold, or would change, by its number.
 ENCODED = re.compile(r"_x([0-9A-Fa-f]{4})_")
-LOOKS_ENCODED = re.compile(r"_(?=x[0-9A-Fa-f]{4})")
-NOT_IN_XML = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff]")
-MERGED = re.compile(rb'<mergeCell\b[^>]*?\bref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
+MERGED = re.compile(rb'<mergeCell\b[^>]*?\bref="([A-Z]{1,3}\d{1,7}:[A-Z]{1,3}\d{1,7})"')
 FORMULA = re.compile(rb"<f[\s/>]")
-PIECE, LONGEST_TAG = 1 << 20, 200
+PIECE, FIRST_PIECE, LONGEST_TAG = 1 << 20, 1 << 14, 200
+# How the files of old Excel begin, and files of new Excel with a password.
+OLD_EXCEL = bytes.fromhex("d0cf11e0a1b11ae1")
 CHUNK = 512
 
 
@@ -136,7 +135,7 @@ def _rows(sheet: Sheet, source: Any, limits: Limits) -> Iterator[tuple[int, list
     with locate_damage(path):
         merged, has_formulas = _scan(path, source)
     sheet.merged = sum(map(len, merged.values()))
-    formulas = _formulas(path, sheet.name) if has_formulas else None
+    formulas = _formulas(path, sheet.name) if has_formulas else iter(())
     open_merges: dict[int, tuple[int, str]] = {}
     for number, values in enumerate(_values(path, source), 1):
         if number > MOST_ROWS:
@@ -144,9 +143,7 @@ def _rows(sheet: Sheet, source: Any, limits: Limits) -> Iterator[tuple[int, list
         if limits.exceeds("columns", len(values)):
             raise TreelabelError(f"{path}:{number}: {len(values):,} columns; {limits.hint('columns')}")
         cells = [cell_text(value) for value in values]
-        if formulas is not None:
-            _note_missing(sheet, number, cells, next(formulas, ()))
-        _note_errors(sheet, number, cells)
+        _note_missing(sheet, number, cells, next(formulas, ()))
         is_empty = not any(map(str.strip, cells))
         _fill_merged(number, cells, merged, open_merges)
         if any(limits.exceeds("line", len(cell)) for cell in cells):
@@ -178,6 +175,8 @@ def _scan(path: Path, source: Any) -> tuple[dict[int, list[tuple[int, int]]], bo
 
     Returns the column and the last row of cells that were merged over several rows, by their first row.
     """
+    from openpyxl.utils.cell import range_boundaries
+
     merged: dict[int, list[tuple[int, int]]] = {}
     has_formulas = False
     # openpyxl knows the place of a sheet, but gives no merged cells to who reads row by row.
@@ -189,9 +188,9 @@ def _scan(path: Path, source: Any) -> tuple[dict[int, list[tuple[int, int]]], bo
             end = 0
             for match in MERGED.finditer(held):
                 end = match.end()
-                top, bottom = int(match[2]), int(match[4])
+                column, top, _, bottom = range_boundaries(match[1].decode())
                 if top < bottom:
-                    merged.setdefault(top, []).append((_column_number(match[1]), min(bottom, MOST_ROWS)))
+                    merged.setdefault(top, []).append((column - 1, min(bottom, MOST_ROWS)))
             held = held[max(end, len(held) - LONGEST_TAG) :]
     return merged, has_formulas
 
@@ -212,17 +211,22 @@ def _fill_merged(
 
 
 def _note_missing(sheet: Sheet, number: int, cells: list[str], formulas: tuple[Any, ...]) -> None:
-    for column, (cell, formula) in enumerate(zip(cells, formulas, strict=False)):
-        is_text = isinstance(formula, str)
-        if not cell and formula is not None and (not is_text or formula.startswith("=")):
-            sheet.without_value.append(f"{column_letters(column)}{number}")
-
-
-def _note_errors(sheet: Sheet, number: int, cells: list[str]) -> None:
+    """Note formulas without a value, and errors, which become empty cells."""
     for column, cell in enumerate(cells):
-        if cell[:1] == "#" and cell in ERRORS:
+        formula = formulas[column] if column < len(formulas) else None
+        is_formula = not isinstance(formula, str) or formula.startswith("=")
+        if not cell and formula is not None and is_formula:
+            sheet.without_value.append(f"{column_letters(column)}{number}")
+        elif cell in ERRORS:
             sheet.with_error.append(f"{column_letters(column)}{number}")
             cells[column] = ""
+
+
+def column_letters(column: int) -> str:
+    """Return what Excel calls a column, counted from 0: A, B, ..., Z, AA."""
+    from openpyxl.utils.cell import get_column_letter
+
+    return str(get_column_letter(column + 1))
 
 
 def cell_text(value: Any) -> str:
@@ -244,88 +248,61 @@ def cell_text(value: Any) -> str:
     return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
-def encoded_text(text: str) -> str:
-    r"""Write a text as Excel stores it: characters that XML has no place for by their number.
+# Checks before anything is read
 
-    >>> encoded_text("a\r\nb"), encoded_text("_x000D_"), cell_text(encoded_text("_x0041\x0b"))
-    ('a_x000D_\nb', '_x005F_x000D_', '_x0041\x0b')
+
+def check_archive(path: Path, limits: Limits) -> None:
+    """Refuse a file that is no .xlsx file, would unpack to too much, or has XML with declarations of its own.
+
+    Sizes are those that the archive promises; no more than these is ever unpacked. All but the sheets is read at once.
     """
-    if LOOKS_ENCODED.search(text):
-        text = LOOKS_ENCODED.sub("_x005F_", text)
-    return NOT_IN_XML.sub(lambda match: f"_x{ord(match[0]):04X}_", text)
+    try:
+        with ZipFile(path) as archive:
+            parts = archive.infolist()
+            packed, unpacked = path.stat().st_size, sum(part.file_size for part in parts)
+            if limits.exceeds("floor", unpacked) and limits.exceeds("ratio", unpacked / max(1, packed)):
+                raise TreelabelError(f"{path}: its {packed:,} bytes unpack to {unpacked:,}; {limits.hint('ratio')}")
+            at_once = max((part.file_size for part in parts if "worksheets/" not in part.filename), default=0)
+            if limits.exceeds("whole", at_once):
+                raise TreelabelError(f"{path}: holds more than can be read at once; {limits.hint('whole')}")
+            if "[Content_Types].xml" not in archive.namelist():
+                raise BadZipFile("a zip archive without [Content_Types].xml")
+            for part in parts:
+                if part.filename.lower().endswith((".xml", ".rels")):
+                    with locate_damage(path), archive.open(part) as stream:
+                        _refuse_declarations(path, stream)
+    except BadZipFile as error:
+        with path.open("rb") as stream:
+            is_old = stream.read(len(OLD_EXCEL)) == OLD_EXCEL
+        why = f"not an .xlsx file: {error}; the file may be damaged, or of another format"
+        if is_old:
+            why = "is an old Excel file (.xls) or has a password; open it in Excel and save it as .xlsx without one"
+        raise TreelabelError(f"{path}: {why}") from error
 
 
-def column_letters(column: int) -> str:
-    """Return what Excel calls a column, counted from 0.
+def _refuse_declarations(path: Path, stream: IO[bytes]) -> None:
+    """Refuse XML with a document type, in which entities could grow without end; Excel writes none."""
 
-    >>> column_letters(0), column_letters(25), column_letters(26)
-    ('A', 'Z', 'AA')
-    """
-    letters = ""
-    while column >= 0:
-        letters = chr(ord("A") + column % 26) + letters
-        column = column // 26 - 1
-    return letters
+    def refuse(*_: Any) -> None:
+        raise TreelabelError(f"{path}: its XML declares a document type, which no file of Excel does; it is not read")
 
-
-def _column_number(letters: bytes) -> int:
-    number = 0
-    for letter in letters:
-        number = number * 26 + letter - ord("A") + 1
-    return number - 1
+    begun: list[str] = []
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = refuse
+    parser.StartElementHandler = lambda name, _: begun.append(name)
+    # Declarations are over where the first element begins. What is not XML is for the reader proper to say.
+    with suppress(expat.ExpatError):
+        while not begun and (piece := stream.read(FIRST_PIECE)):
+            parser.Parse(piece, False)
 
 
-def write_sheet(path: Path, rows: Iterable[list[Any]], title: str = "data") -> None:
-    """Write rows to a file with one sheet, its first row fixed at the top; the file appears whole or not at all.
-
-    Texts are stored as texts, so that none is run as a formula.
-
-    Parameters
-    ----------
-    path : Path
-        An .xlsx file.
-    rows : iterable of lists
-        Texts, numbers, dates and None.
-    title : str
-        The name of the sheet.
-    """
-    if suffixes(path)[1] is not None:
-        raise TreelabelError(f"{path}: an .xlsx file is compressed already; leave the ending {path.suffix} out")
-    with require_extra("excel", "writing .xlsx"):
-        from openpyxl import Workbook
-    book = Workbook(write_only=True)
-    sheet = book.create_sheet(title)
-    sheet.freeze_panes = "A2"
-    with atomic_file(path) as working:
-        try:
-            for number, row in enumerate(rows, 1):
-                if number > MOST_ROWS or len(row) > MOST_COLUMNS:
-                    raise TreelabelError(
-                        f"{path}: a sheet of Excel holds {MOST_ROWS:,} rows and {MOST_COLUMNS:,} columns, and this is "
-                        "more; write .csv or .parquet, or split the data"
-                    )
-                sheet.append([_storable(sheet, value, path, number) for value in row])
-        except BaseException:
-            sheet.close()
-            raise
-        book.save(working)
-
-
-def _storable(sheet: Any, value: Any, path: Path, number: int) -> Any:
-    """Return a value as openpyxl takes it; texts that it would take for something else are said to be texts."""
-    from openpyxl.cell import WriteOnlyCell
-
-    if not isinstance(value, str):
-        return value
-    text = encoded_text(value)
-    if len(text) > MOST_CHARACTERS // 2 and len(text.encode("utf-16-le")) // 2 > MOST_CHARACTERS:
-        raise TreelabelError(
-            f"{path}: row {number:,} has a text of {len(value):,} characters, and a cell of Excel holds "
-            f"{MOST_CHARACTERS:,}; write .csv, .jsonl or .parquet"
-        )
-    if text[:1] not in ("=", "#", "+", "-", "@", "\t"):
-        return text
-    cell = WriteOnlyCell(sheet, text)
-    # Excel keeps such a cell as text even when somebody edits it.
-    cell.data_type, cell.quotePrefix = "s", True
-    return cell
+@contextmanager
+def locate_damage(path: Path) -> Iterator[None]:
+    """Say what is wrong with a file where its reader raises any of its many errors."""
+    try:
+        yield
+    except (TreelabelError, MemoryError):
+        raise
+    except Exception as error:  # zip, XML and openpyxl raise errors that share no base
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise TreelabelError(f"{path}: not an .xlsx file that can be read: {why}; the file may be damaged") from error

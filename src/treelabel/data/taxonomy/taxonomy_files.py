@@ -12,7 +12,7 @@ from treelabel.core.errors import TreelabelError, locate_errors, quote
 from treelabel.core.inputs import existing_file, numbered_lines, open_input, suffixes, whole_lines
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
-from treelabel.data.io.sheets import write_sheet
+from treelabel.data.io.excel import write_sheet
 from treelabel.data.taxonomy.label_characters import require_printable, unprintable
 from treelabel.data.taxonomy.skos import read_skos
 from treelabel.data.taxonomy.taxonomy_columns import separator_of
