@@ -138,7 +138,7 @@ def test_a_deadline_gives_a_model_all_the_same() -> None:
 
 def test_ctrl_c_keeps_what_was_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     visits = 0
-    visit = bag_learner.Learner._visit
+    visit = bag_learner.CompiledSteps.descend
 
     def interrupted(self: Any, *arguments: Any) -> float:
         nonlocal visits
@@ -147,7 +147,7 @@ def test_ctrl_c_keeps_what_was_learned(monkeypatch: pytest.MonkeyPatch) -> None:
             raise KeyboardInterrupt
         return visit(self, *arguments)
 
-    monkeypatch.setattr(bag_learner.Learner, "_visit", interrupted)
+    monkeypatch.setattr(bag_learner.CompiledSteps, "descend", interrupted)
     model = make_model("bag").fit(LEAVES)
     assert len(model.losses_) == 6
     assert evaluate(LEAVES, decisions=model.predict(LEAVES), metrics=["hf1"])["hf1"] > 0.9

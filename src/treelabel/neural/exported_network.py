@@ -62,8 +62,7 @@ class ExportedNetwork:
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return what is saved: values for JSON, and arrays."""
         values = {"loss": self.objective.name, "runtime": self.runtime, "max_length": self.max_length}
-        arrays: dict[str, Any] = {"stop_nodes": self.objective.stop_nodes, "frequencies": self.objective.frequencies}
-        return {**values, "epoch_losses": list(self.epoch_losses)}, arrays
+        return {**values, "epoch_losses": list(self.epoch_losses)}, self.objective.arrays()
 
     def write_files(self, folder: Path) -> None:
         """Write the graph and the tokenizer."""

@@ -99,17 +99,13 @@ class FittedNetwork:
             values = {**values, "width": self.width}
         if not self._in_file:
             arrays = {**arrays, **{name: value.numpy() for name, value in self.network.state_dict().items()}}
-        arrays = {**arrays, **self.network.arrays()}
         described = {
             "loss": self.objective.name,
             "temperature": self.temperature,
             "epoch_losses": list(self.epoch_losses),
+            "featurizer": values,
         }
-        of_objective: dict[str, Any] = {
-            "stop_nodes": self.objective.stop_nodes,
-            "frequencies": self.objective.frequencies,
-        }
-        return {**described, "featurizer": values}, {**arrays, **of_objective}
+        return described, {**arrays, **self.network.arrays(), **self.objective.arrays()}
 
     def write_files(self, folder: Path) -> None:
         """Write what is too large for JSON and arrays."""

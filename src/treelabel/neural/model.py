@@ -88,14 +88,11 @@ class NeuralModel(NetworkSettings):
 
     def _read_files(self, folder: Path) -> None:
         values, arrays = self.__dict__.pop("_stored")
-        objective = self._stored_objective(values, arrays)
+        objective = Objective.restore(values["loss"], self.hierarchy_, arrays, self.loss_params)
         with require_extra("neural", f"the model {self.name}"):
             from treelabel.neural.fitted_network import FittedNetwork
 
             self.fitted_ = FittedNetwork.restore(self, objective, (values, arrays), folder)
-
-    def _stored_objective(self, values: dict[str, Any], arrays: Arrays) -> Objective:
-        return Objective(values["loss"], self.hierarchy_, arrays["stop_nodes"], arrays["frequencies"], self.loss_params)
 
     def exported(self, runtime: Literal["onnx", "int8"] = "onnx") -> "Neural":
         """Return the model as an ONNX graph from token ids to probabilities, which needs no torch to score.
@@ -199,8 +196,9 @@ class Neural(NeuralModel):
             super()._read_files(folder)
             return
         del self._stored
+        objective = Objective.restore(values["loss"], self.hierarchy_, arrays, self.loss_params)
         with require_extra("neural", f"the model {self.name}"):
-            self.fitted_ = ExportedNetwork.restore(self._stored_objective(values, arrays), values, folder)
+            self.fitted_ = ExportedNetwork.restore(objective, values, folder)
 
 
 # The settings that an exported model keeps of the one that it was made of.

@@ -154,10 +154,13 @@ class Network(nn.Module):
         result = pool(*self.token_states((ids, mask)), self.pooling)
         return functional.normalize(result, dim=1) if self.normalize else result
 
+    def text_vectors(self, inputs: Sequence[Tensor]) -> Tensor:
+        """Return one vector per text, of (ids, mask), of (states, mask), or of (vectors,): n × width."""
+        return inputs[0] if len(inputs) == 1 else self.vectors(*inputs)
+
     def logits(self, inputs: Sequence[Tensor]) -> Tensor:
         """Return the logits of (ids, mask), of (states, mask), or of (vectors,)."""
-        vectors = inputs[0] if len(inputs) == 1 else self.vectors(*inputs)
-        result: Tensor = self.outputs(vectors)
+        result: Tensor = self.outputs(self.text_vectors(inputs))
         return result
 
     def losses(self, inputs: Sequence[Tensor], truth: Any, loss: Loss) -> Tensor:
@@ -239,8 +242,9 @@ class Network(nn.Module):
         return self.prepare(loss, labels)
 
     def penalty(self, loss: Loss) -> Tensor:
-        """Return the cost of the output weights themselves."""
-        return loss.penalty(self.outputs.linear.weight)
+        """Return the cost of the output weights themselves, 0 where these are not one matrix that only outputs have."""
+        linear = getattr(self.outputs, "linear", None)
+        return next(self.parameters()).new_zeros(()) if linear is None else loss.penalty(linear.weight)
 
     def arrays(self) -> Arrays:
         """Return what is stored of the network alongside its weights."""
@@ -282,8 +286,8 @@ class Network(nn.Module):
         return fitted.loss, 1 / fitted.inverse
 
     def for_scoring(self) -> "Network":
-        """Return the network that scores when training is over."""
-        return self
+        """Return the network that scores when training is over, which is a graph from vectors to logits."""
+        return Network(self.backbone, self.pooling, self.outputs, self.normalize)
 
 
 def compute_logits(network: Network, batches: Sequence[LongArray], inputs: Inputs, outputs: int) -> DoubleArray:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treelabel.core.array_schema import Array, indices
+from treelabel.core.array_schema import Array, Arrays, indices
 from treelabel.core.bounded_memory import MANY_NODES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
@@ -86,6 +86,17 @@ class Objective:
         closed = change.new.closure(change.labels(train.labels))
         frequencies = np.bincount(closed.indices, minlength=len(change.new)).astype(np.int64)
         return cls(chosen, h, stops, frequencies, loss_params)
+
+    @classmethod
+    def restore(
+        cls, name: str, hierarchy: Hierarchy, arrays: Arrays, loss_params: Mapping[str, float] | None = None
+    ) -> "Objective":
+        """Restore the objective of a model that was saved with `arrays`."""
+        return cls(name, hierarchy, arrays["stop_nodes"], arrays["frequencies"], loss_params)
+
+    def arrays(self) -> dict[str, Any]:
+        """Return what is saved with the name of the loss: see `objective_arrays`."""
+        return {"stop_nodes": self.stop_nodes, "frequencies": self.frequencies}
 
     @cached_property
     def change(self) -> Change:

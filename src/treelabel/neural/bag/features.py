@@ -17,26 +17,6 @@ PAIR_WEIGHT = 0.5
 MIN_PAIR_DF = 2
 
 
-def ngram_shape(ngram_range: tuple[int, int], n_features: int) -> NgramShape:
-    """Return the n-grams of words up to ngram_range[1] in a row, hashed to `n_features` buckets, a power of two.
-
-    Parameters
-    ----------
-    ngram_range
-        The shortest and the longest n-grams, in words.
-    n_features
-        The number of buckets.
-
-    Returns
-    -------
-    NgramShape
-
-    >>> ngram_shape((1, 2), 2**22).n_features
-    4194304
-    """
-    return NgramShape((1, ngram_range[1]), None, n_features)
-
-
 def fit_tfidf(texts: Strings, shape: NgramShape, min_df: int) -> Tfidf:
     """Choose the n-grams that get a vector, and fit their weights.
 

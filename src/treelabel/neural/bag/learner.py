@@ -1,7 +1,6 @@
 """How the bag model learns: epochs of stochastic gradient descent, with early stopping on validation documents."""
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
 # So many documents x outputs are judged at once by torch.
 VALUES_AT_ONCE = 1 << 20
+# Ctrl-C and the deadline are noticed between chunks of so many documents, times threads.
+CHUNK = 500
 
 
 @dataclass(frozen=True)
@@ -35,49 +36,23 @@ class BagExamples:
         return len(self.rows.ptr) - 1
 
 
-class Steps(ABC):
-    """Takes steps with one loss; weights are changed in place. Ctrl-C and the deadline are noticed between chunks."""
+class CompiledSteps:
+    """Steps of compiled loops; several threads write to the same weights without locks."""
 
-    chunk = 500
+    def __init__(self, loss: CompiledLoss, weights: BagWeights, threads: int) -> None:
+        self.compiled, self.plan, self.weights = loss, loss.plan, weights
+        self.workspaces = [loss.workspace() for _ in range(threads)]
+        self.chunk = CHUNK * threads
 
-    def __init__(self, weights: BagWeights) -> None:
-        self.weights = weights
-
-    @abstractmethod
     def examples(self, rows: NgramRows, truth: Any) -> BagExamples:
         """Prepare documents with their labels (documents x nodes); refuse labels that the loss cannot learn from."""
+        return BagExamples(rows, self.compiled.targets(truth))
 
-    @abstractmethod
     def descend(self, examples: BagExamples, order: LongArray, learning_rates: tuple[float, float]) -> float:
         """Take one step per document of `order`; return the sum of the losses.
 
         The learning rate falls evenly from the first to the last.
         """
-
-    @abstractmethod
-    def logits(self, examples: BagExamples) -> FloatArray:
-        """Compute the logits that `mean_loss` takes."""
-
-    @abstractmethod
-    def mean_loss(self, examples: BagExamples, logits: FloatArray, inverse_temperature: float) -> float:
-        """Compute the mean loss of documents whose `logits` are multiplied by an inverse temperature."""
-
-
-class CompiledSteps(Steps):
-    """Steps of compiled loops; several threads write to the same weights without locks."""
-
-    def __init__(self, loss: CompiledLoss, weights: BagWeights, threads: int) -> None:
-        super().__init__(weights)
-        self.compiled, self.plan = loss, loss.plan
-        self.workspaces = [loss.workspace() for _ in range(threads)]
-        self.chunk = Steps.chunk * threads
-
-    def examples(self, rows: NgramRows, truth: Any) -> BagExamples:
-        """Prepare documents: see `Steps.examples`."""
-        return BagExamples(rows, self.compiled.targets(truth))
-
-    def descend(self, examples: BagExamples, order: LongArray, learning_rates: tuple[float, float]) -> float:
-        """Take one step per document: see `Steps.descend`."""
 
         def work(part: LongArray, workspace: Workspace) -> float:
             rows, targets = examples.rows, examples.truth
@@ -95,11 +70,11 @@ class CompiledSteps(Steps):
         return sgd.judged_logits(examples.rows, self.plan, targets, self.weights, count)
 
     def mean_loss(self, examples: BagExamples, logits: FloatArray, inverse_temperature: float) -> float:
-        """Compute the mean loss of documents: see `Steps.mean_loss`."""
+        """Compute the mean loss of documents whose `logits` are multiplied by an inverse temperature."""
         return sgd.mean_loss(self.plan, examples.truth, logits, inverse_temperature, self.workspaces[0])
 
 
-class AutogradSteps(Steps):
+class AutogradSteps:
     """Steps along the gradient that autograd finds of any loss, in one thread.
 
     All outputs are computed for every document: with 350 nodes it takes several times as long as compiled loops. The
@@ -107,8 +82,10 @@ class AutogradSteps(Steps):
     vector.
     """
 
+    chunk = CHUNK
+
     def __init__(self, objective: Objective, weights: BagWeights) -> None:
-        super().__init__(weights)
+        self.weights = weights
         try:
             self.loss = objective.loss
         except ImportError as error:
@@ -118,28 +95,24 @@ class AutogradSteps(Steps):
             ) from error
 
     def examples(self, rows: NgramRows, truth: Any) -> BagExamples:
-        """Prepare documents: see `Steps.examples`."""
+        """Prepare documents: see `CompiledSteps.examples`."""
         return BagExamples(rows, self.loss.prepare(truth))
 
     def descend(self, examples: BagExamples, order: LongArray, learning_rates: tuple[float, float]) -> float:
-        """Take one step per document: see `Steps.descend`."""
+        """Take one step per document: see `CompiledSteps.descend`."""
+        import torch
+
         total = 0.0
         rates = np.linspace(*learning_rates, len(order), endpoint=False, dtype=np.float32)
         for document, rate in zip(order.tolist(), rates, strict=True):
-            logits = sgd.all_logits(examples.rows, self.weights, document, document + 1)
-            loss, gradient = self._judge(logits, examples.truth.batch(np.array([document])))
+            logits = torch.from_numpy(sgd.all_logits(examples.rows, self.weights, document, document + 1))
+            truth = examples.truth.batch(np.array([document]))
+            loss, gradient = differentiate(self.loss(logits.requires_grad_(), truth).sum(), logits)
             total += loss
             sgd.descend_along(examples.rows, document, self.weights, gradient[0], rate)
             if self.loss.has_penalty:
                 self._descend_penalty(rate)
         return total
-
-    def _judge(self, logits: FloatArray, truth: Any) -> tuple[float, FloatArray]:
-        """Return the sum of the losses, and its gradient."""
-        import torch
-
-        inputs = torch.from_numpy(logits).requires_grad_()
-        return differentiate(self.loss(inputs, truth).sum(), inputs)
 
     def _descend_penalty(self, learning_rate: np.float32) -> None:
         import torch
@@ -155,7 +128,7 @@ class AutogradSteps(Steps):
         return sgd.all_logits(examples.rows, self.weights, 0, len(examples))
 
     def mean_loss(self, examples: BagExamples, logits: FloatArray, inverse_temperature: float) -> float:
-        """Compute the mean loss of documents: see `Steps.mean_loss`."""
+        """Compute the mean loss of documents: see `CompiledSteps.mean_loss`."""
         import torch
 
         total, step = 0.0, max(1, VALUES_AT_ONCE // max(1, logits.shape[1]))
@@ -172,6 +145,9 @@ def differentiate(total: "Tensor", inputs: "Tensor") -> tuple[float, FloatArray]
 
     (gradient,) = torch.autograd.grad(total, inputs)
     return float(total.detach()), gradient.numpy()
+
+
+Steps = CompiledSteps | AutogradSteps
 
 
 def steps_for(objective: Objective, weights: BagWeights, threads: int) -> Steps:
@@ -198,82 +174,73 @@ def node_probabilities(objective: Objective, logits: DoubleArray) -> DoubleArray
 LOG_INVERSE_TEMPERATURES = (-3.0, 1.5)
 
 
-@dataclass(frozen=True)
-class BagSchedule:
-    """How to learn: the initial learning rate, the number of epochs, and how many of them may pass without gain."""
+def fit_inverse_temperature(steps: Steps, examples: BagExamples) -> tuple[float, float]:
+    """Return the smallest mean loss of documents, and the inverse temperature (a factor of all logits) that reaches it.
 
+    The loss is infinite where logits are not finite.
+    """
+    logits = steps.logits(examples)
+    if not np.isfinite(logits).all():
+        return np.inf, 1.0
+    fitted = fit_temperature(
+        lambda inverse: steps.mean_loss(examples, logits, float(inverse)), LOG_INVERSE_TEMPERATURES, tolerance=0.01
+    )
+    return fitted.loss, fitted.inverse
+
+
+@dataclass(frozen=True)
+class Learner:
+    """Takes weights through the epochs of training; the weights are changed in place.
+
+    The learning rate falls from its initial value to 0; `patience` epochs may pass without gain.
+    """
+
+    steps: Steps
+    rng: np.random.Generator
     learning_rate: float
     epochs: int
     patience: int
-    stop: StopSignal = field(default_factory=StopSignal)
-    progress: bool | None = None
+    stop: StopSignal
+    progress: bool | None
 
-
-@dataclass(frozen=True)
-class BagValidation:
-    """Judges weights by the mean loss of documents, at the temperature that makes it smallest."""
-
-    steps: Steps
-    examples: BagExamples
-
-    def __call__(self) -> tuple[float, float]:
-        """Return the smallest mean loss, and the inverse temperature (a factor of all logits) that reaches it."""
-        logits = self.steps.logits(self.examples)
-        if not np.isfinite(logits).all():
-            return np.inf, 1.0
-        fitted = fit_temperature(
-            lambda inverse: self.steps.mean_loss(self.examples, logits, float(inverse)),
-            LOG_INVERSE_TEMPERATURES,
-            tolerance=0.01,
-        )
-        return fitted.loss, fitted.inverse
-
-
-class Learner:
-    """Takes weights through the epochs of training; the weights are changed in place."""
-
-    def __init__(self, steps: Steps, config: BagSchedule, rng: np.random.Generator) -> None:
-        self.steps, self.config, self.weights, self.rng = steps, config, steps.weights, rng
-
-    def learn(self, examples: BagExamples, validation: BagValidation | None) -> list[float]:
+    def learn(self, examples: BagExamples, valid: BagExamples | None) -> list[float]:
         """Run all epochs, or until validation sees no gain, the deadline or Ctrl-C; the best weights are kept.
 
         Parameters
         ----------
         examples
             The training documents.
-        validation
-            Judges each epoch, if given.
+        valid
+            Documents that judge each epoch, if there are any.
 
         Returns
         -------
         list[float]
             The validation loss after each epoch, or else the mean training loss.
         """
-        config, seen = self.config, list[float]()
+        weights, seen = self.steps.weights, list[float]()
         best: tuple[FloatArray, FloatArray] | None = None
-        with progress_bar("learning", config.epochs * len(examples), config.progress) as done:
-            for epoch in range(config.epochs):
-                rates = tuple(config.learning_rate * (1 - (epoch + part) / config.epochs) for part in (0, 1))
-                loss = self.run_epoch(examples, (rates[0], rates[1]), epoch * len(examples), done)
-                seen.append(loss if validation is None else self._validation_loss(validation))
-                if validation is not None and np.isfinite(seen[-1]) and seen[-1] <= min(seen):
-                    best = self.weights.inputs.copy(), self.weights.outputs.copy()
+        with progress_bar("learning", self.epochs * len(examples), self.progress) as done:
+            for epoch in range(self.epochs):
+                first, last = (self.learning_rate * (1 - (epoch + part) / self.epochs) for part in (0, 1))
+                loss = self.run_epoch(examples, (first, last), epoch * len(examples), done)
+                seen.append(loss if valid is None else self._validation_loss(valid))
+                if valid is not None and np.isfinite(seen[-1]) and seen[-1] <= min(seen):
+                    best = weights.inputs.copy(), weights.outputs.copy()
                 waited = len(seen) - 1 - int(np.argmin(seen))
-                out_of_patience = validation is not None and waited >= config.patience
-                if config.stop or not np.isfinite(loss) or out_of_patience:
+                if self.stop or not np.isfinite(loss) or (valid is not None and waited >= self.patience):
                     break
         if best is not None:
-            self.weights.inputs[:], self.weights.outputs[:] = best
-        if not (np.isfinite(self.weights.outputs).all() and np.isfinite(self.weights.inputs).all()):
-            raise TreelabelError(f"learning diverged at a learning rate of {config.learning_rate:g}; use a smaller one")
+            weights.inputs[:], weights.outputs[:] = best
+        if not (np.isfinite(weights.outputs).all() and np.isfinite(weights.inputs).all()):
+            raise TreelabelError(f"learning diverged at a learning rate of {self.learning_rate:g}; use a smaller one")
         return seen
 
-    def _validation_loss(self, validation: BagValidation) -> float:
+    def _validation_loss(self, valid: BagExamples) -> float:
         try:
-            return validation()[0]
+            return fit_inverse_temperature(self.steps, valid)[0]
         except KeyboardInterrupt:
-            self.config.stop.interrupt()
+            self.stop.interrupt()
             return np.inf
 
     def run_epoch(self, examples: BagExamples, learning_rates: tuple[float, float], before: int, done: Done) -> float:
@@ -301,15 +268,12 @@ class Learner:
             for low in range(0, len(order), self.steps.chunk):
                 part = order[low : low + self.steps.chunk]
                 shares = (low / len(order), (low + len(part)) / len(order))
-                rates = tuple(first + share * (last - first) for share in shares)
-                total += self._visit(examples, part, (rates[0], rates[1]))
+                begin, end = (first + share * (last - first) for share in shares)
+                total += self.steps.descend(examples, part, (begin, end))
                 used += len(part)
                 done(before + used, f"loss {total / used:.3f}")
-                if self.config.stop:
+                if self.stop:
                     break
         except KeyboardInterrupt:
-            self.config.stop.interrupt()
+            self.stop.interrupt()
         return total / max(1, used)
-
-    def _visit(self, examples: BagExamples, documents: LongArray, learning_rates: tuple[float, float]) -> float:
-        return self.steps.descend(examples, documents, learning_rates)

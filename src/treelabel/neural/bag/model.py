@@ -1,7 +1,7 @@
 """The bag model: a vector for every word and word pair, their weighted sum, and a linear layer with any loss."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from copy import copy
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
@@ -9,20 +9,18 @@ import numpy as np
 from treelabel.core.array_schema import Array, Arrays, Schema
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
-from treelabel.core.types import FloatArray
 from treelabel.core.validation import AnyFloat, Between
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.persistence.schema import MOST_DIMENSION, require_inner, tfidf_arrays
 from treelabel.models.settings import Count, LearningRate, NgramRange, Passes, PowerOfTwoBuckets, Seed, Width
-from treelabel.neural.bag.features import fit_tfidf, ngram_rows, ngram_shape
+from treelabel.neural.bag.features import fit_tfidf, ngram_rows
 from treelabel.neural.bag.learner import (
     BagExamples,
-    BagSchedule,
-    BagValidation,
     Learner,
     Steps,
     compute_logits,
+    fit_inverse_temperature,
     node_probabilities,
     steps_for,
 )
@@ -46,54 +44,6 @@ class BagValues(TypedDict):
     losses: list[AnyFloat]
     ngram_range: tuple[Annotated[int, Between(1, 1)], Annotated[int, Between(1, LARGEST_N)]]
     n_features: Annotated[int, Between(1, MOST_FEATURES)]
-
-
-@dataclass(frozen=True, eq=False)
-class WarmStart:
-    """The objective, the n-grams and the vectors of an earlier fit."""
-
-    objective: Objective
-    tfidf: Tfidf
-    inputs: FloatArray
-    outputs: FloatArray
-
-    def require_same(self, objective: Objective, shape: NgramShape) -> None:
-        """Refuse to go on with another hierarchy, loss or shape of n-grams.
-
-        Parameters
-        ----------
-        objective
-            The objective of the fit that is to go on.
-        shape
-            Its n-grams.
-        """
-        known = self.objective
-        objective.hierarchy.require_same(known.hierarchy.fingerprint, "what the model has learned before")
-        before, now = ((one.name, *ngram_settings(of)) for one, of in ((known, self.tfidf.shape), (objective, shape)))
-        if before != now:
-            names = ("the loss", "ngram_range", "n_features")
-            was, wanted = (
-                ", ".join(f"{name} {value}" for name, value in zip(names, each, strict=True)) for each in (before, now)
-            )
-            raise TreelabelError(
-                f"warm_start goes on with {was}, but now it is {wanted}; use the same, or warm_start=False"
-            )
-
-    def copy_to(self, weights: BagWeights) -> None:
-        """Begin with the vectors that are known, and with those of the outputs if these are the same."""
-        if weights.inputs.shape[1] != self.inputs.shape[1]:
-            raise TreelabelError(
-                f"warm_start goes on with vector_size {self.inputs.shape[1]}, but now it is {weights.inputs.shape[1]}"
-            )
-        weights.inputs[: len(self.inputs) - 1] = self.inputs[:-1]
-        weights.inputs[-1] = self.inputs[-1]
-        if weights.outputs.shape == self.outputs.shape:
-            weights.outputs[:] = self.outputs
-
-
-def ngram_settings(shape: NgramShape) -> tuple[tuple[int, int], int]:
-    """Return a shape of n-grams as the settings ngram_range and n_features."""
-    return (1, shape.lengths[1]), shape.n_features
 
 
 class Bag(Model):
@@ -125,6 +75,7 @@ class Bag(Model):
 
     name = "bag"
     learned = BagValues
+    objective_: Objective
 
     def __init__(
         self,
@@ -163,38 +114,54 @@ class Bag(Model):
     # Learning
 
     def _fit(self, train: Training) -> None:
-        earlier = self._warm_start() if self.warm_start and hasattr(self, "inputs_") else None
-        shape = ngram_shape(self.ngram_range, self.n_features)
-        stop_nodes = None if earlier is None else earlier.objective.stop_nodes
+        earlier = copy(self) if self.warm_start and hasattr(self, "inputs_") else None
+        shape = NgramShape((1, self.ngram_range[1]), None, self.n_features)
+        stop_nodes = None if earlier is None else earlier.objective_.stop_nodes
         self.objective_ = Objective.of(train, self.loss, self.loss_params, stop_nodes)
         if earlier is not None:
-            earlier.require_same(self.objective_, shape)
+            self._require_same(earlier, shape)
         rng = np.random.default_rng(self.seed)
         self.tfidf_ = fit_tfidf(train.texts, shape, self.min_df)
         if earlier is not None:
-            self.tfidf_ = earlier.tfidf.followed_by(self.tfidf_)
+            self.tfidf_ = earlier.tfidf_.followed_by(self.tfidf_)
         weights = self._initial_weights(len(self.objective_.spec.outputs), rng)
         if earlier is not None:
-            earlier.copy_to(weights)
-        config = BagSchedule(self.learning_rate, self.epochs, self.patience, train.stop, train.progress)
-        learner = Learner(steps_for(self.objective_, weights, self.threads), config, rng)
-        self.losses_ = [value for value in self._learn(learner, train) if np.isfinite(value)]
+            self._copy_vectors(earlier, weights)
+        steps = steps_for(self.objective_, weights, self.threads)
+        learner = Learner(steps, rng, self.learning_rate, self.epochs, self.patience, train.stop, train.progress)
+        examples = self._examples(steps, train)
+        valid = None if train.valid is None else self._examples(steps, train.valid, drop=True)
+        if valid is not None and not len(valid):
+            valid = None
+        losses = learner.learn(examples, valid)
+        self.inverse_temperature_ = 1.0 if valid is None else fit_inverse_temperature(steps, valid)[1]
+        self.losses_ = [value for value in losses if np.isfinite(value)]
         self.inputs_, self.outputs_ = weights.inputs, weights.outputs
 
-    def _warm_start(self) -> WarmStart:
-        return WarmStart(self.objective_, self.tfidf_, self.inputs_, self.outputs_)
+    def _require_same(self, earlier: "Bag", shape: NgramShape) -> None:
+        """Refuse to go on from an earlier fit with another hierarchy, loss or shape of n-grams."""
+        known, objective = earlier.objective_, self.objective_
+        objective.hierarchy.require_same(known.hierarchy.fingerprint, "what the model has learned before")
+        was, wanted = (
+            f"the loss {each.name}, ngram_range {of.ngram_range}, n_features {of.n_features}"
+            for each, of in ((known, earlier.tfidf_.shape), (objective, shape))
+        )
+        if was != wanted:
+            raise TreelabelError(
+                f"warm_start goes on with {was}, but now it is {wanted}; use the same, or warm_start=False"
+            )
 
-    def _learn(self, learner: Learner, train: Training) -> list[float]:
-        """Learn; with validation data, stop early and find the temperature on them."""
-        examples = self._examples(learner.steps, train)
-        valid = None if train.valid is None else self._examples(learner.steps, train.valid, drop=True)
-        self.inverse_temperature_ = 1.0
-        if valid is None or not len(valid):
-            return learner.learn(examples, None)
-        validation = BagValidation(learner.steps, valid)
-        seen = learner.learn(examples, validation)
-        self.inverse_temperature_ = validation()[1]
-        return seen
+    def _copy_vectors(self, earlier: "Bag", weights: BagWeights) -> None:
+        """Begin with the vectors that are known, and with those of the outputs if these are the same."""
+        known = earlier.inputs_
+        if weights.inputs.shape[1] != known.shape[1]:
+            raise TreelabelError(
+                f"warm_start goes on with vector_size {known.shape[1]}, but now it is {weights.inputs.shape[1]}"
+            )
+        weights.inputs[: len(known) - 1] = known[:-1]
+        weights.inputs[-1] = known[-1]
+        if weights.outputs.shape == earlier.outputs_.shape:
+            weights.outputs[:] = earlier.outputs_
 
     def _check_settings(self) -> None:
         checked_params(self.loss_params)
@@ -259,8 +226,7 @@ class Bag(Model):
             **self.tfidf_.arrays(),
             "inputs": self.inputs_,
             "outputs": self.outputs_,
-            "stop_nodes": self.objective_.stop_nodes,
-            "frequencies": self.objective_.frequencies,
+            **self.objective_.arrays(),
         }
 
     def _schema(self, values: dict[str, Any]) -> Schema:
@@ -280,11 +246,9 @@ class Bag(Model):
         )
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        shape = ngram_shape((1, int(values["ngram_range"][1])), int(values["n_features"]))
+        shape = NgramShape((1, int(values["ngram_range"][1])), None, int(values["n_features"]))
         self.tfidf_ = Tfidf(shape, arrays["buckets"], arrays["idf"])
         self.inverse_temperature_, self.losses_ = float(values["inverse_temperature"]), list(values["losses"])
         self.inputs_, self.outputs_ = arrays["inputs"], arrays["outputs"]
-        self.objective_ = Objective(
-            str(values["loss"]), self.hierarchy_, arrays["stop_nodes"], arrays["frequencies"], self.loss_params
-        )
+        self.objective_ = Objective.restore(values["loss"], self.hierarchy_, arrays, self.loss_params)
         self.objective_.require_outputs(len(self.outputs_))

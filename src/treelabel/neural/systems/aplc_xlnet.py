@@ -279,17 +279,8 @@ class AplcNetwork(Network):
 
     def losses(self, inputs: Sequence[Tensor], truth: Tensor, loss: Loss) -> Tensor:
         """Return the cross-entropy of head, gates and open tails: see `Network.losses`."""
-        result: Tensor = self.outputs.losses(inputs[0] if len(inputs) == 1 else self.vectors(*inputs), truth)
+        result: Tensor = self.outputs.losses(self.text_vectors(inputs), truth)
         return result
-
-    def penalty(self, loss: Loss) -> Tensor:
-        """Return 0: weights of clusters have different widths."""
-        nothing: Tensor = self.outputs.head.weight.new_zeros(())
-        return nothing
-
-    def for_scoring(self) -> Network:
-        """Return the network that scores, which is a graph from vectors to logits."""
-        return Network(self.backbone, self.pooling, self.outputs)
 
 
 def labels_by_frequency(spec: NetworkSpec) -> LongArray:

@@ -81,10 +81,9 @@ class RankingNetwork(Network):
         super().__init__(spec.backbone, spec.pooling, None)
         assert spec.tree is not None
         self.tree, self.hierarchy, self.top_clusters = spec.tree, spec.hierarchy, top_clusters
-        tree = self.tree
         # The level that is ranked: the last one, unless levels are trained one after another.
-        self.level = tree.depth - 1
-        for number, ends in enumerate(tree.children):
+        self.level = self.tree.depth - 1
+        for number, ends in enumerate(self.tree.children):
             # The tree is stored with the model, and need not be with the weights.
             self.register_buffer(f"children_{number}", torch.tensor(ends, dtype=torch.long), persistent=False)
 
@@ -152,10 +151,9 @@ class RankingNetwork(Network):
         """Prepare labels, which the network looks up in its tree: see `Network.prepare`."""
         return PreparedTreeTargets(self.tree_labels(labels))
 
-    def penalty(self, loss: Loss) -> Tensor:
-        """Return 0: no loss has a say about the weights."""
-        nothing: Tensor = next(self.parameters()).new_zeros(())
-        return nothing
+    def for_scoring(self) -> Network:
+        """Return the network itself, which ranks."""
+        return self
 
     def below(self, level: int, clusters: Tensor) -> tuple[Tensor, Tensor]:
         """Find the candidates below clusters.

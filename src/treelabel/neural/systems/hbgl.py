@@ -143,10 +143,9 @@ class HbglNetwork(Network):
         """Prepare labels, which the network sees in training: see `Network.prepare`."""
         return LabelTargets(loss.hierarchy.closure(labels))
 
-    def penalty(self, loss: Loss) -> Tensor:
-        """Return 0: outputs share their weights with inputs."""
-        nothing: Tensor = self.outputs.bias.new_zeros(())
-        return nothing
+    def for_scoring(self) -> Network:
+        """Return the network itself, which scores level by level."""
+        return self
 
     def losses(self, inputs: Sequence[Tensor], truth: Tensor, loss: Loss) -> Tensor:
         """Return the cross-entropy of all masks, given the true labels of the levels above: see `Network.losses`."""

@@ -388,10 +388,6 @@ class HgclrNetwork(Network):
         result: Tensor = both + self.contrastive_weight * contrast
         return result
 
-    def for_scoring(self) -> Network:
-        """Return the network that scores: without the graph, the attention to labels and the projector."""
-        return Network(self.backbone, self.pooling, self.outputs, self.normalize)
-
     # The two readings
 
     def word_vectors(self, inputs: Sequence[Tensor]) -> Tensor:

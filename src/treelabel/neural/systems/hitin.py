@@ -164,10 +164,6 @@ class HitinNetwork(Network):
         result: Tensor = loss.penalty(weight) + self.recursive_regularization / 2 * apart
         return result
 
-    def for_scoring(self) -> Network:
-        """Return the network that scores: the regulariser belongs to training."""
-        return Network(self.backbone, self.pooling, self.outputs)
-
 
 def output_edges(loss: LossSpec) -> LongArray:
     """Return the outputs of all children and of their parents, 2 × edges; edges without two outputs are left out.

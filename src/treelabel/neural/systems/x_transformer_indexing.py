@@ -59,10 +59,6 @@ class MatcherNetwork(Network):
         """Return the squared hinge of margins: see `Network.losses`."""
         return functional.relu(1 - (2 * truth - 1) * self.logits(inputs).float()).square().mean(1)
 
-    def for_scoring(self) -> Network:
-        """Return the network that scores."""
-        return Network(self.backbone, self.pooling, self.outputs)
-
 
 def read_texts(matcher: FittedNetwork, texts: Strings, progress: bool | None = None) -> tuple[FloatArray, FloatArray]:
     """Compute what a matcher makes of texts.
@@ -87,12 +83,8 @@ def read_texts(matcher: FittedNetwork, texts: Strings, progress: bool | None = N
     margins = np.zeros((len(texts), network.outputs.linear.out_features), np.float32)
     with torch.inference_mode(), threads_for(network):
         for rows in featurizer.batches(inputs) if len(texts) else ():
-            given = inputs.batch(rows)
-            part = given[0] if len(given) == 1 else network.vectors(*given)
-            vectors[rows], margins[rows] = (
-                part.float().numpy(),
-                network.outputs(part).float().numpy(),
-            )
+            part = network.text_vectors(inputs.batch(rows))
+            vectors[rows], margins[rows] = part.float().numpy(), network.outputs(part).float().numpy()
     return vectors, margins
 
 
@@ -239,12 +231,8 @@ class FittedXTransformer:
         tfidf = Tfidf(shape, arrays["buckets"], arrays["idf"])
         indexings = []
         for number, part in enumerate(values["indexings"]):
-            stored_arrays, clusters = (
-                with_prefix(arrays, f"{number}."),
-                cluster_hierarchy(part["clusters"]),
-            )
-            stops, frequencies = stored_arrays["stop_nodes"], stored_arrays["frequencies"]
-            objective = Objective(part["matcher"]["loss"], clusters, stops, frequencies)
+            stored_arrays, clusters = with_prefix(arrays, f"{number}."), cluster_hierarchy(part["clusters"])
+            objective = Objective.restore(part["matcher"]["loss"], clusters, stored_arrays)
             with files_from(folder, f"{number}.") as files:
                 fitted = FittedNetwork.restore(matcher, objective, (part["matcher"], stored_arrays), files)
             if tfidf.width + fitted.width != part["width"]:
@@ -253,15 +241,8 @@ class FittedXTransformer:
                     f"{fitted.width:,} of the encoder"
                 )
             rankers = Rankers(**with_prefix(stored_arrays, "ranker_"))
-            indexings.append(
-                Indexing(
-                    LabelTree.of(stored_arrays),
-                    fitted,
-                    rankers,
-                    part["slope"],
-                    part["intercept"],
-                )
-            )
+            tree = LabelTree.of(stored_arrays)
+            indexings.append(Indexing(tree, fitted, rankers, part["slope"], part["intercept"]))
         return cls(hierarchy, arrays["label_nodes"], tfidf, tuple(indexings), beam_size)
 
 
