@@ -10,7 +10,7 @@ from treelabel import Hierarchy, evaluate
 from treelabel.core.types import DoubleArray
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.hierarchy.similarity import inverse_propensities
-from treelabel.metrics import formulas, overlap
+from treelabel.metrics import overlap, shared_formulas
 from treelabel.metrics.batch import Batch, Context
 
 
@@ -73,13 +73,13 @@ def label_f1(judged: Judged, if_absent: float = 1.0) -> float:
     The paper does not say so, but its table 3 does: predicting nothing at all gets 0.9248 there, which is the share of
     the 4,816 labels that no document has. (`macro_f1` counts such labels 0.)
     """
-    return float(formulas.f_beta(judged.by_label, if_empty=if_absent).mean())
+    return float(shared_formulas.f_beta(judged.by_label, if_empty=if_absent).mean())
 
 
 def jaccard(judged: Judged) -> float:
     """Mean Jaccard similarity; 1 for two empty sets (section 2.1)."""
     a, b, c = judged.flat.unit_overlap.T
-    return float(formulas.ratio(c, a + b - c, (a == 0) & (b == 0), if_empty=1.0).mean())
+    return float(shared_formulas.ratio(c, a + b - c, (a == 0) & (b == 0), if_empty=1.0).mean())
 
 
 def hamming(judged: Judged) -> float:
@@ -94,12 +94,12 @@ def subset_accuracy(judged: Judged) -> float:
 
 def example_f1(judged: Judged) -> float:
     """Mean F1 of the items; 1 for two empty sets (section 2.1)."""
-    return float(formulas.f_beta(judged.flat.unit_overlap, if_empty=1.0).mean())
+    return float(shared_formulas.f_beta(judged.flat.unit_overlap, if_empty=1.0).mean())
 
 
 def hierarchical_f1(judged: Judged) -> float:
     """Hierarchical F1 with the root in both sets (footnote 1)."""
-    return float(formulas.f_beta(overlap.with_root(judged.tree.unit_overlap)).mean())
+    return float(shared_formulas.f_beta(overlap.with_root(judged.tree.unit_overlap)).mean())
 
 
 def propensity_f1(judged: Judged) -> float:
@@ -134,7 +134,7 @@ def propensity_f1_log2(judged: Judged) -> float:
     scale = (np.log(documents) - 1) * 2.5**0.55
     inverse = 1 + scale * ((inverse - 1) / scale) ** (1 / np.log(2))
     abc = np.stack([each @ inverse[:-1] for each in judged.sets], axis=1)
-    return float(formulas.f_beta(abc + inverse[-1]).mean())
+    return float(shared_formulas.f_beta(abc + inverse[-1]).mean())
 
 
 Metric = Callable[[Judged], float]

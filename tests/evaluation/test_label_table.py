@@ -7,7 +7,14 @@ import pytest
 from scipy import sparse
 
 from treelabel import Hierarchy
-from treelabel.evaluation.mistakes import NOTHING_AS_DEEP, LabelTable, WrongDocuments, mistakes, nearest, table_text
+from treelabel.evaluation.error_analysis import (
+    NOTHING_AS_DEEP,
+    LabelTable,
+    WrongDocuments,
+    mistakes,
+    nearest,
+    table_text,
+)
 from treelabel.hierarchy import LabelMatrix
 from treelabel.hierarchy.label_ids import encode
 

@@ -10,11 +10,11 @@ from treelabel import METRICS, Hierarchy, Scores, evaluate
 from treelabel.metrics import Batch, Context, find_metric
 from treelabel.metrics.curves import THRESHOLDS, curve, hierarchical_points
 from treelabel.metrics.example import example, example_sums
-from treelabel.metrics.formulas import f_beta, precision, ratio, recall
 from treelabel.metrics.metric import with_zeros
 from treelabel.metrics.overlap import icm_rows
 from treelabel.metrics.probabilities import coverage_curve
 from treelabel.metrics.ranking import frequency_bins
+from treelabel.metrics.shared_formulas import f_beta, precision, ratio, recall
 
 FLAT = Hierarchy.flat("ab")
 

@@ -17,8 +17,8 @@ from treelabel import Dataset, Evaluator, Hierarchy, Scores, TreelabelError, eva
 from treelabel.evaluation.result import Result
 from treelabel.hierarchy.similarity import inverse_propensities
 from treelabel.metrics import METRICS, find_metric
-from treelabel.metrics.formulas import f_beta
 from treelabel.metrics.overlap import with_root
+from treelabel.metrics.shared_formulas import f_beta
 
 NUMBERS: dict[str, list[float]] = {"k": [1, 2, 3, 5, 8, 40], "beta": [0.5, 1, 2, 3]}
 TREE = Hierarchy.from_paths(["A > C > F", "A > D", "B > E"])

@@ -21,9 +21,8 @@ from treelabel.evaluation.significance import (
 )
 from treelabel.evaluation.statistics import Interval, resampled_interval
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.metrics.formulas import label_f1
-from treelabel.metrics.label_counts import label_counts
 from treelabel.metrics.ranking import frequency_bins
+from treelabel.metrics.shared_formulas import label_f1
 from treelabel.rules.decisions import TunedRule
 from treelabel.scores.score_matrix import Scores
 
@@ -236,13 +235,17 @@ def compare_results(
     names = shared if metrics is None else [name for name in metrics if name in shared]
     rows = [_metric_row(name, results, resamples, seed) for name in names]
     bins, sizes = _bin_rows(results)
-    signs = holm([_sign_test(results[0], result, resamples, seed).p_value for result in results[1:]]).tolist()
+    # The closed sets of all systems stand among the parts that counting labels left.
+    (first, truth, *_), *others = (result.parts[result.label_key] for result in results)
+    signs = [micro_sign_test(truth, first, other[0], results[0].groups, resamples, seed).p_value for other in others]
     reference = "the truth (no training data given)" if results[0].context.is_from_truth else "training"
     rules = [result.rule for result in results]
     remarks = [
         f"{name}: {note}" for name, result in systems.items() for note in result.remarks.notes(result.context.hierarchy)
     ]
-    return ComparisonTable(list(systems), results[0].count, rows, bins, sizes, signs, reference, rules, remarks)
+    return ComparisonTable(
+        list(systems), results[0].count, rows, bins, sizes, holm(signs).tolist(), reference, rules, remarks
+    )
 
 
 def _metric_row(name: str, results: list[Result], resamples: int, seed: int) -> ComparisonRow:
@@ -296,7 +299,7 @@ def compare_metric(
 
 def _bin_rows(results: list[Result]) -> tuple[list[ComparisonRow], dict[str, int]]:
     """Macro-F1 of closed sets by training frequency, with the macro t-test against the first system."""
-    per_label = [label_f1(_counts(result)) for result in results]
+    per_label = [label_f1(result.sums[result.label_key]) for result in results]
     bins = {
         name: keep
         for name, keep in frequency_bins(results[0].context.frequencies, results[0].context.bin_edges).items()
@@ -309,14 +312,3 @@ def _bin_rows(results: list[Result]) -> tuple[list[ComparisonRow], dict[str, int
         p_values = [test[name].p_value if name in test else float("nan") for test in tests]
         rows.append(ComparisonRow(name, values, holm(p_values).tolist()))
     return rows, {name: int(keep.sum()) for name, keep in bins.items()}
-
-
-def _counts(result: Result) -> tuple[Any, ...]:
-    return next(result.sums[metric.key] for metric in result.metrics if metric.parts is label_counts)
-
-
-def _sign_test(first: Result, second: Result, permutations: int, seed: int) -> Comparison:
-    """The closed sets of both systems stand among the parts that counting labels left."""
-    key = next(metric.key for metric in first.metrics if metric.parts is label_counts)
-    predicted_first, truth = first.parts[key][:2]
-    return micro_sign_test(truth, predicted_first, second.parts[key][0], first.groups, permutations, seed)

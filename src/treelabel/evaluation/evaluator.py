@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy import sparse
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.types import BoolArray, LongArray
+from treelabel.core.types import LongArray
 from treelabel.evaluation.alignment import common_hierarchy, in_order, label_sets
 from treelabel.evaluation.result import Result
+from treelabel.evaluation.statistics import stack_parts
 from treelabel.evaluation.sums import JUDGED, Coverage, Pair, Remarks, add_sums, column_sums
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
@@ -184,7 +184,8 @@ class Evaluator:
     train_frequencies: Any = None
     train_documents: int | None = None
     keep_documents: bool = False
-    context: Context | None = None
+    # Made of the training frequencies where it is not given.
+    context: Context = None  # type: ignore[assignment]
     documents: int = 0
     sums: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
     kept: dict[Any, list[tuple[Any, ...]]] = field(default_factory=dict)
@@ -215,7 +216,10 @@ class Evaluator:
 
     def add_batch(self, batch: Batch) -> None:
         """Judge documents that `batch` made."""
-        rows = self._rows_for(batch)
+        rows = self.rows
+        if rows is None or self.metrics == "all":
+            # "all" is what applies to every document so far.
+            rows = [row for row in chosen_metrics(self.metrics, batch) if rows is None or row in rows]
         totals, document_parts, skipped = {}, {}, dict(self.skipped)
         # The largest k first: what it ranks begins with what a smaller k needs.
         for key, metric in sorted({row.key: row for row in rows}.items(), key=lambda item: -item[1].default):
@@ -254,13 +258,6 @@ class Evaluator:
         self.sums = {key: tuple(high for high, _ in pairs) for key, pairs in totals.items()}
         self.lost = {key: tuple(low for _, low in pairs) for key, pairs in totals.items()}
 
-    def _rows_for(self, batch: Batch) -> list[Metric]:
-        """The metrics of all documents so far: "all" is what applies to every one of them."""
-        if self.rows is not None and self.metrics != "all":
-            return self.rows
-        rows = chosen_metrics(self.metrics, batch)
-        return rows if self.rows is None else [row for row in self.rows if row in rows]
-
     def batch(self, truth: Any, decisions: Any, scores: Scores | None, closed: LabelMatrix | None = None) -> Batch:
         """Make documents to judge; they are in order already.
 
@@ -275,7 +272,6 @@ class Evaluator:
         -------
         Batch
         """
-        assert self.context is not None
         if scores is not None and not isinstance(scores, Scores):
             raise TreelabelError(f"expected Scores(hierarchy, matrix) for scores=, found {type(scores).__name__}")
         h = self.hierarchy
@@ -290,7 +286,10 @@ class Evaluator:
         ):
             if size is not None and size != true.shape[0]:
                 raise TreelabelError(f"truth has {true.shape[0]:,} documents, {name} have {size:,}")
-        known = None if scores is None else _known_nodes(scores.hierarchy, h)
+        known = None
+        if scores is not None and scores.hierarchy != h:
+            known = np.zeros(len(h), np.bool_)
+            known[require_nodes_in(scores.hierarchy, h, "a set of scores")] = True
         judged = None if scores is None else scores.under(h)
         return Batch(self.context, true, chosen, judged, closed, self.documents, known)
 
@@ -308,7 +307,6 @@ class Evaluator:
         -------
         Decisions
         """
-        assert self.context is not None
         if self.rule is None and self.default_rule is None:
             self.default_rule = default_rule(self.hierarchy, truth)
         rule = self.default_rule if self.rule is None else self.rule
@@ -327,22 +325,22 @@ class Evaluator:
         self._require_alike(other)
         rows = [row for row in self.rows if row in other.rows]
         keep = self.keep_documents and other.keep_documents
-        merged = Evaluator(self.hierarchy, self.metrics, self.rule, keep_documents=keep, context=self.context)
-        merged.rows, merged.used_rule, merged.default_rule = rows, self.used_rule, self.default_rule
-        merged.documents = self.documents + other.documents
-        merged.coverage = _both(self.coverage, other.coverage)
-        merged.remarks = self.remarks + other.remarks
-        merged.on_error, merged.skipped = self.on_error, self.skipped | other.skipped
-        require_some(rows, merged.skipped)
-        keys = {row.key for row in rows}
+        skipped, keys = self.skipped | other.skipped, {row.key for row in rows}
+        require_some(rows, skipped)
+        merged = replace(
+            self,
+            keep_documents=keep,
+            documents=self.documents + other.documents,
+            kept={key: [*self.kept[key], *other.kept[key]] for key in keys} if keep else {},
+            rows=rows,
+            coverage=_both(self.coverage, other.coverage),
+            remarks=self.remarks + other.remarks,
+            skipped=skipped,
+        )
         merged._take({key: self._pairs(key, other._pairs(key)) for key in keys})
-        if keep:
-            merged.kept = {key: [*self.kept[key], *other.kept[key]] for key in keys}
         return merged
 
     def _require_alike(self, other: "Evaluator") -> None:
-        assert self.context is not None
-        assert other.context is not None
         may_differ = self.metrics == other.metrics and (self.metrics == "all" or self.skipped or other.skipped)
         if not may_differ and self.rows != other.rows:
             raise TreelabelError("evaluators of different metrics cannot be merged")
@@ -356,11 +354,10 @@ class Evaluator:
 
     def result(self) -> Result:
         """Turn the sums into values."""
-        assert self.context is not None
         if self.documents == 0:
             warnings.warn("no documents to judge: every metric is NaN", stacklevel=2)
         parts = {
-            key: tuple(_stack(pieces) for pieces in zip(*batches, strict=True))
+            key: tuple(stack_parts(pieces) for pieces in zip(*batches, strict=True))
             for key, batches in self.kept.items()
             if batches
         }
@@ -377,7 +374,6 @@ class Evaluator:
 
     def _with_values(self, rows: list[Metric]) -> list[Metric]:
         """Leave out metrics that have no value of their sums, as nothing is known of training, say."""
-        assert self.context is not None
         for row in rows:
             try:
                 row.value_of(self.sums[row.key], self.context)
@@ -391,18 +387,3 @@ class Evaluator:
 def _both(one: Coverage | None, two: Coverage | None) -> Coverage | None:
     """Add what is known of all documents; documents without decisions leave nothing known."""
     return None if one is None or two is None else one + two
-
-
-def _known_nodes(source: Hierarchy, hierarchy: Hierarchy) -> BoolArray | None:
-    """Mark the nodes that scores know, None if they know all."""
-    if source == hierarchy:
-        return None
-    known = np.zeros(len(hierarchy), np.bool_)
-    known[require_nodes_in(source, hierarchy, "a set of scores")] = True
-    return known
-
-
-def _stack(pieces: Sequence[Any]) -> Any:
-    if len(pieces) == 1:
-        return pieces[0]
-    return sparse.vstack(pieces, "csr") if sparse.issparse(pieces[0]) else np.concatenate(pieces)

@@ -15,7 +15,7 @@ from treelabel.core.atomic_output import open_output
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
 from treelabel.core.json_lines import json_lines, number_texts
-from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
+from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers, row_sizes
 from treelabel.rules.decisions import Decisions
@@ -80,15 +80,9 @@ def chosen_labels(decisions: Decisions, scores: Scores | None, all_labels: bool 
     if not all_labels:
         labels = decisions.most_specific
         if not decisions.closed_rows.all():
-            labels = _rows_of(decisions.most_specific, decisions.csr, decisions.closed_rows)
+            both, rows = sparse.vstack([labels, decisions.csr], format="csr"), np.arange(len(decisions))
+            labels = both[np.where(decisions.closed_rows, rows, rows + len(decisions))]
     return sorted_labels(decisions.hierarchy, labels, None if scores is None else scores_at(scores, labels))
-
-
-def _rows_of(one: LabelMatrix, other: LabelMatrix, take_one: BoolArray) -> LabelMatrix:
-    """Take some rows of one matrix and the rest of another."""
-    both = sparse.vstack([one, other], format="csr")
-    rows = np.arange(len(take_one))
-    return both[np.where(take_one, rows, rows + len(take_one))]
 
 
 def runner_up_labels(decisions: Decisions, scores: Scores, count: int) -> WrittenLabels:
@@ -273,13 +267,12 @@ def prediction_bytes(
             free += "_"
         further[free] = column
     flags = {"closed": decisions.closed_rows, "unknown": decisions.unknown}
-    fields |= further | {name: _flag(mask) for name, mask in flags.items() if mask is not None}
-    return json_lines(fields, FLAGS)
-
-
-def _flag(mask: BoolArray) -> pa.Array:
-    """Return true or null."""
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(mask), np.int8), mask=~mask), pa.array([True]))
+    for name, mask in flags.items():
+        if mask is not None:
+            # True or null.
+            index = pa.array(np.zeros(len(mask), np.int8), mask=~mask)
+            further[name] = pa.DictionaryArray.from_arrays(index, pa.array([True]))
+    return json_lines(fields | further, FLAGS)
 
 
 def write_predictions(

@@ -24,12 +24,12 @@ from treelabel.evaluation.sums import Coverage, Remarks
 from treelabel.metrics.batch import Context
 from treelabel.metrics.curves import curve as operating_curve
 from treelabel.metrics.curves import hierarchical_points, information_points
-from treelabel.metrics.formulas import by_label, f_beta, precision, recall
 from treelabel.metrics.label_counts import label_counts
 from treelabel.metrics.metric import Metric
 from treelabel.metrics.probabilities import coverage_bins, coverage_curve
 from treelabel.metrics.ranking import frequency_bins
 from treelabel.metrics.registry import find_metric
+from treelabel.metrics.shared_formulas import by_label, f_beta, precision, recall
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -222,13 +222,16 @@ class Result:
     # Tables
 
     @cached_property
+    def label_key(self) -> Any:
+        """The key of the sums and parts that count labels; None where no metric does."""
+        return next((metric.key for metric in self.metrics if metric.parts is label_counts), None)
+
+    @cached_property
     def labels(self) -> pa.Table:
         """Precision, recall, F1, true and predicted documents of every label (needs a metric that counts labels)."""
-        key = next((metric.key for metric in self.metrics if metric.parts is label_counts), None)
-        if key is None or key not in self.sums:
+        if self.label_key not in self.sums:
             raise TreelabelError("the table of labels needs a metric that counts labels, such as micro_f1")
-        abc = by_label(self.sums[key])
-        h = self.context.hierarchy
+        abc, h = by_label(self.sums[self.label_key]), self.context.hierarchy
         return pa.table(
             {
                 "label": h.name_array,
@@ -246,8 +249,7 @@ class Result:
         """Micro and macro F1 of each level."""
         table, h = self.labels, self.context.hierarchy
         f1 = table.column("f1").to_numpy()
-        key = next(metric.key for metric in self.metrics if metric.parts is label_counts)
-        abc = by_label(self.sums[key])
+        abc = by_label(self.sums[self.label_key])
         depths = range(1, h.max_depth + 1)
         return pa.table(
             {

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, LongArray
-from treelabel.evaluation.statistics import sum_by_group, weighted_sums
+from treelabel.evaluation.statistics import stack_parts, sum_by_group, weighted_sums
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def exchanged_sums(
     fixed = [part[~rows] if offset in moving else part for offset, part in enumerate(first)]
     base = [np.asarray(part.sum(axis=0)).ravel() for part in fixed]
     sides = (first, second), (second, first)
-    stacked = [_stack(one[offset][rows], other[offset][rows]) for one, other in sides for offset in moving]
+    stacked = [stack_parts([one[offset][rows], other[offset][rows]]) for one, other in sides for offset in moving]
     drawn = weighted_sums(stacked, _exchanges, permutations, seed) if moving else repeat((), permutations)
     for sums in drawn:
         both = list(base), list(base)
@@ -114,10 +114,6 @@ def _rows_apart(first: Any, second: Any) -> BoolArray:
         return np.asarray((first != second).any(axis=1))
     # Copies, as comparing sorts the indices of sparse arrays in place, and other parts may share them.
     return np.asarray((first.copy() != second.copy()).sum(axis=1)).ravel() > 0
-
-
-def _stack(first: Any, second: Any) -> Any:
-    return sparse.vstack([first, second], format="csr") if sparse.issparse(first) else np.concatenate([first, second])
 
 
 def _exchanges(rng: np.random.Generator, permutations: int, rows: int) -> DoubleArray:

@@ -14,8 +14,8 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.evaluation.alignment import rows_by_id
+from treelabel.evaluation.error_analysis import LabelTable, WrongDocuments
 from treelabel.evaluation.evaluator import Evaluator
-from treelabel.evaluation.mistakes import LabelTable, WrongDocuments
 from treelabel.evaluation.result import Result
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers

@@ -17,9 +17,9 @@ from treelabel.core.types import DoubleArray, IntArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import row_numbers, row_sizes
 from treelabel.metrics.batch import Batch, label_totals
-from treelabel.metrics.formulas import f_beta, precision, recall
 from treelabel.metrics.label_counts import constrained_counts, has_ancestors
 from treelabel.metrics.metric import Metric
+from treelabel.metrics.shared_formulas import f_beta, precision, recall
 
 Pair = tuple[Any, Any]
 

@@ -13,12 +13,7 @@ from treelabel.core.compute import LIGHT, kernel, over_rows
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.label_matrices import (
-    LabelMatrix,
-    matches,
-    row_numbers,
-    row_sizes,
-)
+from treelabel.hierarchy.label_matrices import LabelMatrix, matches, row_numbers, row_sizes
 from treelabel.hierarchy.similarity import information_content, information_weights, inverse_propensities
 from treelabel.scores.score_matrix import Scores
 

@@ -7,7 +7,7 @@ from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, matches
 from treelabel.metrics.batch import Batch, Context, Parts, Sums, Value, set_counts
-from treelabel.metrics.formulas import by_label, f_beta, label_f1, precision, recall, with_mean
+from treelabel.metrics.shared_formulas import by_label, f_beta, label_f1, precision, recall, with_mean
 
 
 def label_counts(batch: Batch) -> Parts:

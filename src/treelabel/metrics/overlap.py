@@ -1,6 +1,6 @@
 """Set metrics: everything that depends on a document only through a = w(S), b = w(Y), c = w(S and Y).
 
-S is the closed prediction, Y the closed truth, w the sum of node weights; ratios of them are in `formulas`.
+S is the closed prediction, Y the closed truth, w the sum of node weights; ratios of them are in `shared_formulas`.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from treelabel.core.types import DoubleArray
 from treelabel.hierarchy.label_matrices import matches
 from treelabel.hierarchy.similarity import inverse_propensities
 from treelabel.metrics.batch import Batch, Context, Parts, Sums, overlap
-from treelabel.metrics.formulas import f_beta, precision, ratio, recall
+from treelabel.metrics.shared_formulas import f_beta, precision, ratio, recall
 
 
 def with_root(abc: DoubleArray) -> DoubleArray:

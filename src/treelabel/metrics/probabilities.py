@@ -6,7 +6,7 @@ from scipy import sparse
 from treelabel.core.types import BoolArray, DoubleArray, LongArray
 from treelabel.hierarchy.label_matrices import matches, row_numbers, row_sizes
 from treelabel.metrics.batch import Batch, Context, Parts, Sums, Value, sum_rows
-from treelabel.metrics.formulas import negative_log, with_mean
+from treelabel.metrics.shared_formulas import negative_log, with_mean
 
 CALIBRATION_BINS = 15
 COVERAGE_STEPS = 100

@@ -10,7 +10,7 @@ from treelabel.core.compute import kernel, over_rows
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy.label_matrices import label_matrix, row_sizes
 from treelabel.metrics.batch import Batch, Context, Parts, Sums, Value, set_counts
-from treelabel.metrics.formulas import label_f1, ndcg, with_mean
+from treelabel.metrics.shared_formulas import label_f1, ndcg, with_mean
 
 
 def _ranking(batch: Batch, count: int) -> IntArray:

@@ -6,7 +6,7 @@ from treelabel.core.types import BoolArray, DoubleArray, LongArray
 from treelabel.hierarchy import similarity
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers, row_sizes
 from treelabel.metrics.batch import Batch, Context, Parts, Sums, Value
-from treelabel.metrics.formulas import with_mean
+from treelabel.metrics.shared_formulas import with_mean
 
 
 def level_matches(batch: Batch) -> Parts:

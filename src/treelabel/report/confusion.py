@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.types import LongArray
-from treelabel.evaluation.mistakes import blocks, equal_pairs, nearest, ranges
+from treelabel.evaluation.error_analysis import blocks, equal_pairs, nearest, ranges
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries, matches, row_numbers
 

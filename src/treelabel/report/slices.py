@@ -9,8 +9,8 @@ import numpy as np
 from treelabel.core.types import BoolArray, LongArray
 from treelabel.evaluation.significance import relative_improvement
 from treelabel.evaluation.statistics import Interval, bootstrap_intervals, thin_labels
-from treelabel.metrics.formulas import label_f1
 from treelabel.metrics.ranking import frequency_bins
+from treelabel.metrics.shared_formulas import label_f1
 
 if TYPE_CHECKING:
     from treelabel.report.systems import ReportSystem

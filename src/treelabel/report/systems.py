@@ -17,8 +17,8 @@ from treelabel.evaluation.result import Result
 from treelabel.evaluation.statistics import Interval
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix
-from treelabel.metrics.formulas import by_label, label_f1
 from treelabel.metrics.label_counts import label_counts
+from treelabel.metrics.shared_formulas import by_label, label_f1
 from treelabel.rules.decisions import TunedRule
 from treelabel.scores.score_matrix import Scores
 

@@ -12,7 +12,7 @@ on (learn then test: Angelopoulos et al., 2021).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,7 @@ import numpy.typing as npt
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy.label_matrices import (
-    LabelMatrix,
-    from_sizes,
-    matches,
-    row_numbers,
-)
+from treelabel.hierarchy.label_matrices import LabelMatrix, from_sizes, matches, row_numbers
 from treelabel.rules.score_rows import ScoreRows, over_scores, single_labels
 from treelabel.scores.score_matrix import Scores
 
@@ -213,14 +208,8 @@ class LeafPaths:
     def among(self, documents: BoolArray) -> "LeafPaths":
         """Keep the entries of some documents; the number of all documents stays."""
         selected = documents[self.rows]
-        return replace(
-            self,
-            rows=self.rows[selected],
-            depth=self.depth[selected],
-            is_leaf=self.is_leaf[selected],
-            values=self.values[selected],
-            is_right=self.is_right[selected],
-        )
+        entries: Any = ("rows", "depth", "is_leaf", "values", "is_right")
+        return replace(self, **{name: getattr(self, name)[selected] for name in entries})
 
     def predictions(self, t: DoubleArray) -> LongArray:
         """Return the entries that `back_off` predicts with thresholds by level, at most one per document."""

@@ -199,7 +199,7 @@ def decide(
     except TreelabelError as error:
         raise TreelabelError(f"{asked.rule.name}: {error}") from None
     if is_unknown is not None:
-        chosen = _without(chosen, is_unknown)
+        chosen = keep_entries(chosen, ~is_unknown[row_numbers(chosen)])
     is_closed = True if asked.settings.get("closed", True) else None
     if is_closed:
         chosen = scores.hierarchy.closure(chosen)
@@ -293,8 +293,3 @@ def _is_unknown(scores: Scores, least: float | None) -> BoolArray | None:
     best = tops.max(axis=1).toarray().ravel() if scores.is_sparse else tops.max(axis=1, initial=0)
     unsure: BoolArray = best < scores.dtype.type(least)
     return unsure
-
-
-def _without(chosen: LabelMatrix, empty: BoolArray) -> LabelMatrix:
-    """Empty some rows of label sets."""
-    return keep_entries(chosen, ~empty[row_numbers(chosen)])

@@ -11,7 +11,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.hierarchy.label_matrices import matches, row_numbers, row_sizes
-from treelabel.metrics.formulas import ndcg, negative_log
+from treelabel.metrics.shared_formulas import ndcg, negative_log
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.training import Training
 

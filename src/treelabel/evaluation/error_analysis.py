@@ -12,7 +12,7 @@ from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import decode
 from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries, matches, row_numbers, row_sizes
 from treelabel.metrics.batch import label_totals
-from treelabel.metrics.formulas import f_beta, precision, recall
+from treelabel.metrics.shared_formulas import f_beta, precision, recall
 
 # Documents whose pairs are held at a time.
 BLOCK = 2_000
