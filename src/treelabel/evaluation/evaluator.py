@@ -11,8 +11,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.types import LongArray
 from treelabel.evaluation.alignment import common_hierarchy, in_order, label_sets
 from treelabel.evaluation.result import Result
-from treelabel.evaluation.statistics import stack_parts
-from treelabel.evaluation.sums import JUDGED, Coverage, Pair, Remarks, add_sums, column_sums
+from treelabel.evaluation.sums import JUDGED, Coverage, Pair, Remarks, add_sums, column_sums, stack_parts
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.hierarchy.union import require_nodes_in, spread_counts

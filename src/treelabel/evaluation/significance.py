@@ -11,7 +11,8 @@ from scipy import sparse
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, LongArray
-from treelabel.evaluation.statistics import stack_parts, sum_by_group, weighted_sums
+from treelabel.evaluation.statistics import sum_by_group, weighted_sums
+from treelabel.evaluation.sums import stack_parts
 
 
 @dataclass(frozen=True)

@@ -156,13 +156,6 @@ def sum_by_group(parts: Sequence[Any], groups: Sequence[str]) -> tuple[Any, ...]
     return tuple(member @ (part.astype(np.float64) if sparse.issparse(part) else part) for part in parts)
 
 
-def stack_parts(pieces: Sequence[Any]) -> Any:
-    """Put matrices of consecutive documents on top of each other, dense or sparse."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return sparse.vstack(pieces, "csr") if sparse.issparse(pieces[0]) else np.concatenate(pieces)
-
-
 def bootstrap_interval(
     parts: Sequence[Any],
     value: Callable[[tuple[Any, ...]], float],

@@ -70,6 +70,13 @@ def add_sums(one: Pair, two: Pair) -> Pair:
     return _two_sum(total, one[1] + two[1] + lost)
 
 
+def stack_parts(pieces: Sequence[Any]) -> Any:
+    """Put matrices of consecutive documents on top of each other, dense or sparse."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return sparse.vstack(pieces, "csr") if sparse.issparse(pieces[0]) else np.concatenate(pieces)
+
+
 def _two_sum(one: DoubleArray, two: DoubleArray) -> Pair:
     """Return the rounded sum and exactly what rounding took; nothing of what is not finite."""
     total = one + two
