@@ -48,7 +48,7 @@ def pointwise(sure: DoubleArray, right: BoolArray, precision: float) -> float:
 
 def uniform(sure: DoubleArray, right: BoolArray, precision: float) -> float:
     """Return the threshold of `review`."""
-    profile = Profile("", len(sure), np.zeros(1, np.int64), sure=sure.astype(np.float32), right=right)
+    profile = Profile(len(sure), confidences=sure.astype(np.float32), correct=right, complete=right)
     return find_acceptance(sure, precision, profile).threshold
 
 

@@ -134,7 +134,7 @@ def test_a_label_that_no_text_has_is_found_by_its_name(encoder: str | None) -> N
     texts = ["the band plays music", "the goal of sports", "chess club music", "open sports gambit"] * 6
     model = make_model("memory", hierarchy=h, encoder=encoder, descriptions={"4711-X": "chess opening gambit"})
     model.fit(texts, [["music"], ["sports"], ["music"], ["sports"]] * 6)
-    names = model.names_.nearest(model._embedded(["gambit opening chess"]), 1) if encoder else None
+    names = model.names_.nearest(model._embed(["gambit opening chess"]), 1) if encoder else None
     assert names is None or names.rows[0, 0] == 2
     assert model.score(["gambit opening chess"]).dense()[0, 2] > 0
 

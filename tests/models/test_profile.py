@@ -11,7 +11,7 @@ from scipy import stats
 from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, make_model
 from treelabel.core.strings import Strings
 from treelabel.models.base import Model
-from treelabel.models.profile import Profile, unknown_words
+from treelabel.models.profile import ARRAYS, Profile, ProfileMeans, profile_schema, unknown_words
 from treelabel.operations.review import find_acceptance, review
 from treelabel.text import NgramShape, Tfidf
 
@@ -45,65 +45,41 @@ def model() -> Model:
 
 def test_a_profile_counts_training_and_held_out_documents(model: Model) -> None:
     profile, train = model.profile_, documents(400, 0)
-    assert profile is not None
     assert profile.documents == 400
     assert profile.frequencies.tolist() == train.frequencies.tolist()
-    assert profile.shares is not None
     assert profile.shares[:2].sum() == pytest.approx(1, abs=1e-3)
-    assert profile.sure is not None
-    assert profile.right is not None
-    assert len(profile.sure) == len(profile.right) == 400
-    # Calibrated: as sure as it is right.
+    assert len(profile.confidences) == len(profile.correct) == 400
+    # Calibrated: as confident as it is correct.
     assert profile.confidence is not None
-    assert profile.confidence[0] == pytest.approx(float(profile.right.mean()), abs=0.06)
+    assert profile.confidence[0] == pytest.approx(float(profile.correct.mean()), abs=0.06)
 
 
 def test_a_profile_is_saved_and_loaded(model: Model, tmp_path: Path) -> None:
     model.save(tmp_path / "m")
     one, two = model.profile_, load_model(tmp_path / "m").profile_
-    assert one is not None
-    assert two is not None
     assert (two.documents, two.confidence, two.unknown_words) == (one.documents, one.confidence, one.unknown_words)
-    assert two.fingerprint == one.fingerprint
-    for name in ("frequencies", "shares", "sure", "right", "digests", "complete"):
+    for name in ("frequencies", "shares", "confidences", "correct", "digests", "complete"):
         assert np.array_equal(getattr(one, name), getattr(two, name)), name
         assert getattr(one, name).dtype == getattr(two, name).dtype, name
-
-
-def test_folders_of_earlier_versions_are_loaded(model: Model, tmp_path: Path) -> None:
-    folder = tmp_path / "m"
-    model.save(folder)
-    forget(folder)
-    old = load_model(folder)
-    assert old.profile_ is None
-    assert old.predict(["dog1 dog2"]) == model.predict(["dog1 dog2"])
-    old.save(tmp_path / "again")
-    assert not (tmp_path / "again" / "profile.npz").exists()
-
-
-def forget(folder: Path) -> None:
-    """Make of a folder what an earlier version wrote."""
-    (folder / "profile.npz").unlink()
-    stored = json.loads((folder / "model.json").read_text())
-    del stored["profile"], stored["sha256"]["profile.npz"]
-    (folder / "model.json").write_text(json.dumps(stored))
 
 
 def test_a_damaged_profile_is_refused(model: Model, tmp_path: Path) -> None:
     folder = tmp_path / "m"
     model.save(folder)
     stored = json.loads((folder / "model.json").read_text())
-    (folder / "model.json").write_text(json.dumps(stored | {"profile": {"documents": -1}}))
-    with pytest.raises(TreelabelError, match="'profile' is missing or of the wrong kind"):
-        load_model(folder)
+    for wrong in (stored | {"profile": stored["profile"] | {"documents": -1}}, stored | {"profile": None}):
+        (folder / "model.json").write_text(json.dumps(wrong))
+        with pytest.raises(TreelabelError, match="'profile' is missing or of the wrong kind"):
+            load_model(folder)
     (folder / "model.json").write_text(json.dumps(stored))
     (folder / "profile.npz").write_bytes(b"x")
     with pytest.raises(TreelabelError, match=r"profile.npz is not what was saved"):
         load_model(folder)
-    with pytest.raises(TreelabelError, match="frequencies"):
-        Profile.schema({"documents": 1}, TREE).check_headers({})
-    with pytest.raises(TreelabelError, match="digests"):
-        Profile.schema({"documents": 1, "further": ["digests"]}, TREE).check_headers({})
+    for name, declared in ARRAYS.items():
+        others = {other: np.zeros(0, array.dtype) for other, array in ARRAYS.items() if other != name}
+        with pytest.raises(TreelabelError, match=name):
+            profile_schema(ProfileMeans(1), TREE).check(others)
+        assert getattr(model.profile_, name).astype(declared.dtype).size
 
 
 @pytest.mark.parametrize("name", ["most_frequent", "nothing", "bag", "svm", "memory"])
@@ -111,7 +87,6 @@ def test_every_model_remembers_how_often_labels_occur(name: str, tmp_path: Path)
     made = fitted(name)
     made.save(tmp_path / "m")
     profile = load_model(tmp_path / "m").profile_
-    assert profile is not None
     assert profile.frequencies.tolist() == documents(400, 0).frequencies.tolist()
     has_words = name in ("bag", "svm", "memory")
     assert (profile.unknown_words is not None) == has_words
@@ -160,7 +135,7 @@ def test_thresholds_are_the_lowest_that_pass() -> None:
     sure = np.repeat(np.array([0.9, 0.8, 0.7], np.float32), 100)
     right = np.concatenate([np.ones(100), np.ones(98), [0, 0], np.ones(50), np.zeros(50)]).astype(bool)
     complete = np.arange(300) % 2 == 0
-    profile = Profile("", 300, np.zeros(1, np.int64), sure=sure, right=right, complete=complete)
+    profile = Profile(300, confidences=sure, correct=right, complete=complete)
     found = find_acceptance(np.array([0.85]), 0.95, profile)
     assert 0.7 < found.threshold <= 0.8
     assert (found.precision, found.held_out) == (0.95, 300)
@@ -176,7 +151,7 @@ def test_thresholds_that_were_chosen_have_the_precision_too(documents: int) -> N
         sure = rng.beta(2, 0.5, documents)
         for name, p in (("flat", 0.945), ("calibrated", sure)):
             right = rng.random(documents) < p
-            profile = Profile("", documents, np.zeros(1, np.int64), sure=sure.astype(np.float32), right=right)
+            profile = Profile(documents, confidences=sure.astype(np.float32), correct=right, complete=right)
             t = find_acceptance(sure, 0.95, profile).threshold
             # The mean of a beta distribution above t.
             reached = 0.945 if name == "flat" else 0.8 * stats.beta.sf(t, 3, 0.5) / max(stats.beta.sf(t, 2, 0.5), 1e-9)
@@ -205,7 +180,6 @@ def test_unsure_crowded_and_rare_texts_come_first(model: Model) -> None:
     waiting = order[~found.accepted[order]]
     assert (np.diff(found.priority[waiting]) <= 0).all()
     profile = model.profile_
-    assert profile is not None
     rows = Tfidf.fit_transform(data.texts, NgramShape())[1].toarray().astype(np.float64)
     similar = rows @ rows.T
     np.fill_diagonal(similar, 0)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -63,7 +64,7 @@ def digests(model: Model, data: Dataset) -> dict[str, str]:
     """Return a digest of all that a model has learned, found out and says."""
     _, arrays = model._state()
     parts = {name: np.ascontiguousarray(value).tobytes() for name, value in arrays.items()}
-    parts["evidence"] = json.dumps(model.evidence_.to_json()).encode()
+    parts["evidence"] = json.dumps(asdict(model.evidence_)).encode()
     parts["rule"] = model.default_rule.encode()
     parts["scores"] = model.score(list(data.texts[:100])).dense().tobytes()
     return {name: hashlib.sha256(part).hexdigest()[:12] for name, part in parts.items()}

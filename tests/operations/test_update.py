@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -365,16 +364,12 @@ def test_what_a_model_remembers_of_its_training_follows_the_labels() -> None:
         model, ["who barks"], [["hound"]], moves=moves, train=Dataset.of(texts, ["cat", "dog", "cow"] * 10, old)
     )
     profile = model.profile_
-    assert profile is not None
     for made, added in ((renamed, 0), (refitted, 1)):
         kept = made.profile_
-        assert kept is not None
-        assert kept.fingerprint == new.fingerprint
         assert kept.documents == 30 + added
         counts = dict(zip(new.names, kept.frequencies.tolist(), strict=True))
         assert counts == {"pet": 20 + added, "farm": 10, "cat": 10, "hound": 10 + added, "cow": 10}
     assert profile.carry_over(moves, more).documents == 31
-    assert profile.fingerprint == old.fingerprint
 
 
 @pytest.mark.parametrize("name", ["linear", "memory"])
@@ -386,21 +381,15 @@ def test_documents_that_the_model_learned_from_must_be_there_again(name: str, tm
     first = update_model(make_model(name).fit(whole), more, train=whole)
     first.save(tmp_path / "first")
     model = load_model(tmp_path / "first")
-    assert model.profile_ is not None
     assert model.profile_.documents == 31
     newer = Dataset.of(["it howls"], ["dog"], h)
     with pytest.raises(TreelabelError, match=r"learned from 31 documents, of which 3 are missing in the 28 of"):
         update_model(model, newer, train=whole[:28])
     for train, new in (([whole, more], newer), (whole, together(more, newer))):
         second = update_model(model, new, train=train)
-        assert second.profile_ is not None
         assert second.profile_.documents == 32
         assert second.profile_.missing(whole.texts, more.texts, newer.texts) == 0
         assert second.profile_.missing(whole.texts) == 2
         assert second.profile_.frequencies.tolist() == [11, 21]
     forgetful = update_model(model, newer, train=whole[:28], forget=True)
-    assert forgetful.profile_ is not None
     assert forgetful.profile_.documents == 29
-    # What a folder of an earlier version remembers are numbers alone.
-    old = replace(model.profile_, digests=None)
-    assert (old.missing(whole.texts), old.missing(whole.texts, more.texts)) == (1, 0)

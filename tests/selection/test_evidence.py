@@ -1,6 +1,7 @@
 """What a model finds out on held-out documents: folds and groups, n-grams and heads, the rule, and what it says."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from treelabel.cli.app import app
 from treelabel.hierarchy.label_ids import encode
 from treelabel.models.model_inputs import training_of
 from treelabel.scores import Scores
+from treelabel.selection.default_rule import RuleTrial
 from treelabel.selection.evidence import Evidence, HeldOut, decide_by_evidence, irregular_documents
 from treelabel.selection.feature_choice import AUTO, draw_sample, is_worth_it, shape_of
 from treelabel.selection.held_out import draw_folds, hold_out
@@ -273,7 +275,8 @@ def test_evidence_is_in_the_folder_and_in_what_fit_prints(tmp_path: Path) -> Non
     stored = json.loads((tmp_path / "model" / "model.json").read_text())
     assert stored["rule"] == "best_leaf"
     loaded = load_model(tmp_path / "model")
-    assert loaded.evidence_.to_json() == stored["evidence"]
+    assert json.loads(json.dumps(asdict(loaded.evidence_))) == stored["evidence"]
+    assert all(isinstance(trial, RuleTrial) for trial in loaded.evidence_.rules)
     assert loaded.evidence_.documents == 300
     assert repr(loaded).count("held out") == 1
     assert loaded.evidence_.describe("majority", "single_path").startswith("tried")

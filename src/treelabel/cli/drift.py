@@ -34,8 +34,7 @@ def drift(
 
     All are shares from 0 to 1, compared with what the model remembers of training and held-out documents. A change is
     beyond the limit if all of its 95% interval is, so that few texts alone are no drift; more confidence, or fewer
-    unknown words, are none either. The exit code is then 3, for a job that runs every night. A model folder of an
-    earlier version remembers nothing: fit it anew.
+    unknown words, are none either. The exit code is then 3, for a job that runs every night.
 
     \b
     Examples:
@@ -65,10 +64,7 @@ def drift(
         meter.add(loaded.score(known, top=top), loaded.unknown_words(known))
     results = meter.result(limit)
     if all(measure.change is None for measure in results.measures):
-        raise TreelabelError(
-            f"{model}: the model remembers nothing of its training that {texts} could be compared with; fit it anew "
-            "with this version of treelabel"
-        )
+        raise TreelabelError(f"{model}: the model remembers nothing of its training that {texts} can be compared with")
     echo(jsonlib.dumps(results.to_json(), indent=2, ensure_ascii=False) if json else str(results))
     if results.is_beyond:
         raise typer.Exit(DRIFTED)

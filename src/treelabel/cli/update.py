@@ -112,8 +112,8 @@ def update(
         texts = replace(read, taxonomy=None).read(compare, taxonomy=loaded.hierarchy_, need_labels=False)
         compared = prediction_changes(loaded, made, texts, path)
     save(made, output, force)
-    learned = "" if made.profile_ is None else f"{made.profile_.documents:,} documents, "
-    typer.echo(f"{output}: {made.name}, {learned}{len(path.new):,} nodes, {size_of(output):.1f} MB")
+    learned = f"{made.profile_.documents:,} documents"
+    typer.echo(f"{output}: {made.name}, {learned}, {len(path.new):,} nodes, {size_of(output):.1f} MB")
     echo(describe_moves(path))
     if made.evidence_ is loaded.evidence_:
         echo(f"calibration, rule and held-out quality are those of {model}: nothing was held out; fit measures anew")

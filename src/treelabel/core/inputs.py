@@ -1,6 +1,7 @@
 """Opening files to read: regular files only, decompressed by the ending, line by line, within limits."""
 
 import errno
+import hashlib
 import os
 import stat
 import sys
@@ -72,6 +73,12 @@ def existing_file(path: str | Path) -> Path:
             "or pipe it into - (standard input)"
         )
     return file
+
+
+def file_sha256(file: Path) -> str:
+    """Return the sha256 of a file, in hexadecimal digits."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _missing(path: Path) -> TreelabelError:

@@ -1,13 +1,13 @@
 """Values from JSON and from users, validated against Python's own type hints: `Annotated[int, Between(1, 30)]`.
 
-A TypedDict is a mapping with just these keys. JSON has no tuples, so lists do for them.
+A TypedDict or a dataclass is a mapping with just these keys. JSON has no tuples, so lists do for them.
 """
 
 import math
 import reprlib
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -76,6 +76,7 @@ class Unlimited:
 
 
 AnyFloat = Annotated[float, Unlimited()]
+Share = Annotated[float, Between(0, 1)]
 
 _NUMBERS: dict[Any, tuple[type, ...]] = {int: (int, np.integer), float: (int, float, np.integer, np.floating)}
 _NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
@@ -91,7 +92,8 @@ def validate(value: Any, hint: Any, where: str) -> None:
     value
         The value: of JSON, or of a setting.
     hint
-        Literals, unions, lists, tuples, mappings, TypedDicts, classes, and `Annotated` with a limit of this module.
+        Literals, unions, lists, tuples, mappings, TypedDicts, dataclasses, other classes, and `Annotated` with a limit
+        of this module.
     where
         The beginning of the message, such as the file and the name of the value.
 
@@ -102,6 +104,38 @@ def validate(value: Any, hint: Any, where: str) -> None:
     problem = _problem(value, hint)
     if problem is not None:
         raise TreelabelError(f"{where}{problem}")
+
+
+def from_json(value: Any, hint: Any) -> Any:
+    """Make what a type hint says of valid JSON: dataclasses of mappings, and tuples of lists.
+
+    Parameters
+    ----------
+    value
+        What `json.loads` returned for `asdict` of such an object; it has been validated.
+    hint
+        As for `validate`.
+
+    Returns
+    -------
+    object
+        Of the type of the hint.
+
+    >>> from_json({"low": 0, "high": 1}, Between | None), from_json([[1, 2], [3]], tuple[list[int], ...])
+    (Between(low=0, high=1), ([1, 2], [3]))
+    """
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return from_json(value, next(member for member in arguments if is_valid(value, member)))
+    if is_dataclass(hint):
+        hints = get_type_hints(hint, include_extras=True)
+        return hint(**{name: from_json(value[name], inside) for name, inside in hints.items()})  # type: ignore[operator]
+    if origin is Annotated:
+        return from_json(value, arguments[0])
+    items = _items(value, origin, arguments)
+    if items is None or origin not in (tuple, list):
+        return value
+    return origin(from_json(item, inside) for _, item, inside in items)
 
 
 def is_valid(value: Any, hint: Any) -> bool:
@@ -120,8 +154,8 @@ def _problem(value: Any, hint: Any) -> str | None:
         return _problem(value, arguments[0])
     if origin in (Union, types.UnionType):
         return _union_problem(value, hint)
-    if is_typeddict(hint) and isinstance(value, Mapping):
-        return _typed_dict_problem(value, hint)
+    if _is_record(hint) and isinstance(value, Mapping):
+        return _record_problem(value, hint)
     if origin is Annotated and arguments[0] not in _NUMBERS:
         inner = _problem(value, arguments[0])
         return inner if inner is not None or arguments[1].accepts(value) else _departure(value, hint)
@@ -165,6 +199,10 @@ def _is_single(value: Any, hint: Any) -> bool:
     return isinstance(hint, type) and not is_typeddict(hint) and isinstance(value, hint)
 
 
+def _is_record(hint: Any) -> bool:
+    return is_typeddict(hint) or is_dataclass(hint)
+
+
 def _is_number(value: Any, base: Any) -> bool:
     return isinstance(value, _NUMBERS[base]) and not isinstance(value, bool)
 
@@ -172,24 +210,24 @@ def _is_number(value: Any, base: Any) -> bool:
 def _union_problem(value: Any, hint: Any) -> str | None:
     """Compare with each member; where the value is of one kind and only something inside is wrong, report that.
 
-    Of several TypedDicts, the one that shares most keys with the value is meant.
+    Of several records, the one that shares most keys with the value is meant.
     """
     members = get_args(hint)
     problems = [_problem(value, member) for member in members]
     if None in problems:
         return None
-    mappings = [index for index, member in enumerate(members) if is_typeddict(member) and isinstance(value, Mapping)]
+    mappings = [index for index, member in enumerate(members) if _is_record(member) and isinstance(value, Mapping)]
     if mappings:
         return problems[max(mappings, key=lambda index: len(members[index].__annotations__.keys() & value.keys()))]
     inside = [problem for problem in problems if problem is not None and problem.startswith("[")]
     return inside[0] if len(inside) == 1 else _departure(value, hint)
 
 
-def _typed_dict_problem(value: Mapping[Any, Any], hint: Any) -> str | None:
-    missing = sorted(hint.__required_keys__ - value.keys())
+def _record_problem(value: Mapping[Any, Any], hint: Any) -> str | None:
+    hints = get_type_hints(hint, include_extras=True)
+    missing = sorted(getattr(hint, "__required_keys__", hints.keys()) - value.keys())
     if missing:
         return f" lacks {missing[0]!r}"
-    hints = get_type_hints(hint, include_extras=True)
     unknown = [key for key in value if key not in hints]
     if unknown:
         return f" has {reprlib.repr(unknown[0])}, which does not belong there"
@@ -215,6 +253,6 @@ def describe_hint(hint: Any) -> str:
         return f"a list of {len(arguments)}" + (f", each {each.pop()}" if len(each) == 1 else "")
     if origin in (tuple, list, Sequence):
         return "a list"
-    if origin in (dict, Mapping) or is_typeddict(hint):
+    if origin in (dict, Mapping) or _is_record(hint):
         return "a mapping"
     return _NAMES.get(hint) or str(getattr(hint, "__name__", hint))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.inputs import file_sha256
 from treelabel.data.dataset import Dataset
 from treelabel.data.joint_reading import read_together
 from treelabel.data.read import read
@@ -174,8 +175,7 @@ def content_hash(data: DataSpec, folder: Path) -> str:
 
 @lru_cache(maxsize=256)
 def _file_hash(file: Path, size: int, changed: int) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return file_sha256(file)
 
 
 def load_parts(data: DataSpec, folder: Path, seed: int) -> Splits:

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from treelabel.core.atomic_output import atomic_file, open_output
 from treelabel.core.errors import TreelabelError, locate_errors
+from treelabel.core.inputs import file_sha256
 from treelabel.core.json_text import read_json
 from treelabel.core.validation import validate
 from treelabel.evaluation.result import Result
@@ -368,12 +369,6 @@ def load_run(file: Path) -> Run:
         why = "its checksum differs" if "checksum" in stored else "it has no checksum; earlier versions wrote none"
         raise TreelabelError(f"{file}: is not what was written ({why}); remove it, and it is done again")
     return run_from_json(stored, str(file))
-
-
-def file_sha256(file: Path) -> str:
-    """Return the sha256 of a file."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _checksum(stored: Mapping[str, Any]) -> str:

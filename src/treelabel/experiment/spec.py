@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from treelabel.core.errors import UNPRINTABLE, TreelabelError, quote
 from treelabel.core.registry import suggestion
-from treelabel.core.validation import Between
+from treelabel.core.validation import Between, Share
 from treelabel.experiment.metric_names import FIELD_TITLES
 from treelabel.experiment.units import parse_bytes, parse_seconds
 
@@ -22,7 +22,6 @@ DEFAULT_RULE = "default"
 Field = Literal["fit_seconds", "score_seconds", "documents_per_second", "peak_memory", "model_size"]
 Writes = Literal["scores", "predictions", "values"]
 FigureKind = Literal["parts", "relative_parts", "metrics", "label_distribution"]
-Share = Annotated[float, Between(0, 1)]
 Count = Annotated[int, Between(1, 10**9)]
 # What every library takes as a seed.
 Seed = Annotated[int, Between(0, 2**32 - 1)]

@@ -24,6 +24,7 @@ from typing import Any, Literal, NoReturn
 from treelabel.core.atomic_output import disk_is_full, open_output
 from treelabel.core.compute import run_in_thread
 from treelabel.core.errors import TreelabelError
+from treelabel.core.inputs import file_sha256
 from treelabel.core.json_text import read_json
 from treelabel.evaluation.evaluator import make_context
 from treelabel.experiment.code_version import loaded_code
@@ -32,7 +33,7 @@ from treelabel.experiment.contributions import context_to_json, save_parts
 from treelabel.experiment.data_sets import Splits, load_parts, with_files
 from treelabel.experiment.judging import SystemOutput, judge_output, measured
 from treelabel.experiment.process_tree import MARK, end_marked, peak_of
-from treelabel.experiment.results import Judgement, Run, file_sha256, load_run
+from treelabel.experiment.results import Judgement, Run, load_run
 from treelabel.experiment.spec import Judge, Spec, SystemSpec
 from treelabel.experiment.spec_reader import parse_spec
 from treelabel.models.base import Model

@@ -2,8 +2,8 @@
 with like.
 """
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, NotRequired, TypedDict
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,20 +23,6 @@ from treelabel.scores.score_matrix import Scores
 # name; codes: one class code each, see `class_codes`; tuples: the names of one path each; levels: the same in columns
 # of an array or a data frame; dense, sparse: an indicator matrix, documents x nodes.
 Kind = Literal["lists", "one", "numbers", "codes", "tuples", "levels", "dense", "sparse"]
-
-# Below that, a column of labels may well have another value in each row.
-FEW_ROWS = 10
-
-
-class StoredForm(TypedDict):
-    """A form as model.json has it."""
-
-    kind: Kind
-    sep: str | None
-    closed: bool
-    derived: bool
-    # Not in folders of earlier versions.
-    spellings: NotRequired[dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -62,11 +48,6 @@ class LabelForm:
     closed: bool = False
     derived: bool = False
     spellings: dict[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> StoredForm:
-        """Return it as JSON keeps it."""
-        stored: StoredForm = asdict(self)  # type: ignore[assignment]
-        return stored
 
     def answer(self, decisions: Decisions, scores: Scores) -> Any:
         """Return the most specific labels of documents in this form.

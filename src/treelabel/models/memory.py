@@ -1,8 +1,7 @@
 """A retrieval memory: texts have the labels of the training texts, and of the label names, that are most like them."""
 
-from copy import copy
 from dataclasses import astuple, dataclass, replace
-from typing import Annotated, Any, ClassVar, Self, TypedDict
+from typing import Annotated, Any, ClassVar, TypedDict
 
 import numpy as np
 from scipy import sparse
@@ -26,10 +25,9 @@ from treelabel.encoders.registry import encoder_note, find_encoder, same_encoder
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.labelled_texts import stop_nodes
 from treelabel.hierarchy.moves import Moves
-from treelabel.models.base import Model, Training
+from treelabel.models.base import Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, is_code, label_text, node_descriptions
-from treelabel.models.growth import grown_nodes
-from treelabel.models.model_inputs import training_of
+from treelabel.models.growth import GrowingModel
 from treelabel.models.neighbours import DenseStore, Nearest, SparseStore, Store, sparse_rows, votes
 from treelabel.models.persistence.schema import (
     MOST_DIMENSION,
@@ -85,7 +83,7 @@ class MemoryValues(TypedDict):
     weights: tuple[float, float, float, float]
 
 
-class Memory(Model):
+class Memory(GrowingModel):
     """The labels of the nearest training texts and the nearest label names; nothing is trained.
 
     The evidence for a label is the share of it among the `n_neighbors` nearest training texts, each of which votes with
@@ -174,7 +172,7 @@ class Memory(Model):
         self.encoder_ = None if self.encoder is None else CachedEncoder(find_encoder(self.encoder))
         self.tfidf_, rows = Tfidf.fit_transform(train.texts, self._shape, self.min_df)
         self.words_ = SparseStore(rows)
-        vectors = self._embedded(train.texts, train.progress)
+        vectors = self._embed(train.texts, train.progress)
         self.vectors_ = None if vectors is None else DenseStore(vectors.astype(np.float16))
         self.names_ = self._name_store(train.hierarchy)
         self.targets_ = targets_of(train.hierarchy, train.labels, self.regime_)
@@ -219,72 +217,38 @@ class Memory(Model):
             self.weights_ = min([self.weights_, *tried], key=loss)
         self.calibration_ = self.calibration_.fit(self._evidence(recalled), held.labels)
 
-    def partial_fit(self, data: Any, labels: Any = None, *, hierarchy: Hierarchy | None = None) -> Self:
-        """Add texts to the memory; what was chosen stays, and words that are new are not known. Copies the whole.
-
-        Parameters
-        ----------
-        data : Dataset or sequence of str
-            Texts, with their labels if it is a Dataset.
-        labels : sequence or None
-            One list of labels per text.
-        hierarchy : Hierarchy or None
-            A hierarchy with further labels, if there are any.
-
-        Returns
-        -------
-        Memory
-            The model itself.
-        """
-        if not hasattr(self, "words_"):
-            return self.fit(data, labels, hierarchy=hierarchy)
-        larger = self.hierarchy_ if hierarchy is None else hierarchy
-        more = training_of(data, labels, larger)
-        if larger != self.hierarchy_:
-            self._grow(larger)
-        self.targets_ = sparse.vstack([self.targets_, targets_of(larger, more.labels, self.regime_)], format="csr")
-        self.words_ = SparseStore(
-            sparse.vstack([self.words_.features, self.tfidf_.transform(more.texts)], format="csr")
-        )
-        vectors = self._asked(more.texts)
-        if self.vectors_ is not None and vectors is not None:
-            self.vectors_ = DenseStore(np.concatenate([self.vectors_.vectors, vectors.astype(np.float16)]))
-        self.calibration_ = self._calibration(larger).restore(self.calibration_.arrays())
-        return self
-
-    def _update(self, more: Training | None, moves: Moves) -> Self:
-        made = copy(self)
-        made.hierarchy = None
-        if not moves.is_identity:
-            made._carry(moves)
-            made.calibration_ = made._calibration(moves.new).restore(self.calibration_.arrays())
-        return made if more is None else made.partial_fit(more)
-
-    def _grow(self, larger: Hierarchy) -> None:
-        """Go over to a hierarchy with further labels."""
-        moved = grown_nodes(self.hierarchy_, larger)
-        self._carry(Moves(self.hierarchy_, larger, tuple((node,) for node in moved.tolist())))
-
-    def _carry(self, moves: Moves) -> None:
+    def _carry_over(self, more: Training | None, moves: Moves) -> None:
         """Go over to another hierarchy: what texts speak for goes with their labels."""
+        if moves.is_identity:
+            return
         labels = moves.labels(self.targets_)
         marks = moves.new.closure(labels) if self.regime_ == "multi_path" else labels
         self.targets_ = sparse.csr_array((np.ones(marks.nnz, np.float32), marks.indices, marks.indptr), marks.shape)
         self.hierarchy_, self.names_ = moves.new, self._name_store(moves.new)
         self.stop_nodes_ = stop_nodes(moves.new, labels)
+        self.calibration_ = self._calibration(moves.new).restore(self.calibration_.arrays())
+
+    def _add(self, more: Training) -> None:
+        """Add texts to the memory; words that are new are not known. Copies the whole."""
+        self.targets_ = sparse.vstack([self.targets_, targets_of(more.hierarchy, more.labels, self.regime_)], "csr")
+        self.words_ = SparseStore(sparse.vstack([self.words_.features, self.tfidf_.transform(more.texts)], "csr"))
+        vectors = self._embed_queries(more.texts)
+        if self.vectors_ is not None and vectors is not None:
+            self.vectors_ = DenseStore(np.concatenate([self.vectors_.vectors, vectors.astype(np.float16)]))
+        self.calibration_ = self._calibration(more.hierarchy).restore(self.calibration_.arrays())
 
     # Features
 
-    def _embedded(self, texts: Strings, progress: bool | None = None) -> FloatArray | None:
+    def _embed(self, texts: Strings, progress: bool | None = None) -> FloatArray | None:
         """Make embeddings of length 1, if there is an encoder."""
         if self.encoder_ is None:
             return None
         result: FloatArray = normalize_rows(self.encoder_.transform(list(texts), progress)).astype(np.float32)
         return result
 
-    def _asked(self, texts: Strings) -> FloatArray | None:
+    def _embed_queries(self, texts: Strings) -> FloatArray | None:
         """Make embeddings of new texts, which are as wide as those that are stored."""
-        result = self._embedded(texts)
+        result = self._embed(texts)
         if result is not None and self.vectors_ is not None:
             require_width(result, self.vectors_.vectors.shape[1], self)
         return result
@@ -294,7 +258,7 @@ class Memory(Model):
         given = node_descriptions(h, self.descriptions)
         texts = [label_text(name, given.get(node)) for node, name in enumerate(h.names)]
         silent = np.array([is_code(text) for text in texts], np.bool_)
-        vectors = self._embedded(Strings.of(texts))
+        vectors = self._embed(Strings.of(texts))
         if vectors is None:
             rows = self.tfidf_.transform(["" if quiet else text for text, quiet in zip(texts, silent, strict=True)])
             return SparseStore(rows)
@@ -338,7 +302,7 @@ class Memory(Model):
         parts = [sparse.csr_array((0, len(self.hierarchy_)), dtype=np.float32)]
         for low in range(0, len(texts), TEXT_BLOCK):
             block = texts[low : low + TEXT_BLOCK]
-            recalled = self._recall(self.tfidf_.transform(block), self._asked(block))
+            recalled = self._recall(self.tfidf_.transform(block), self._embed_queries(block))
             parts.append(self.calibration_.probabilities(self._evidence(recalled)))
         return Scores(self.hierarchy_, sparse.vstack(parts, format="csr"))
 

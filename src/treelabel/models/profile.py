@@ -1,7 +1,7 @@
 """Profiles: counts, means and digests of its training that a model remembers for review, drift and update; no texts."""
 
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from treelabel.core.array_schema import Array, Arrays, Schema
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings, text_digests
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, LongArray
-from treelabel.core.validation import Between
+from treelabel.core.validation import Between, Share
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import (
     LabelMatrix,
@@ -26,59 +26,58 @@ from treelabel.selection.training import Training
 from treelabel.text.ngrams import NgramShape, count_ngrams
 from treelabel.text.tfidf import Tfidf, columns_of
 
-# Held-out documents of which it is kept how sure the model was of each, and whether it was right.
-MOST_KEPT = 20_000
+# Held-out documents of which it is stored how confident the model was of each, and whether it was correct.
+MOST_STORED = 20_000
 # Training texts whose unknown words are counted, as if they had not been learned.
 MOST_TEXTS = 2_000
 
-# Arrays that folders of earlier versions do not have.
-Further = Literal["digests", "complete"]
-FURTHER: dict[Further, Array] = {
-    "digests": Array("int64", ("documents",), -(2.0**63), 2.0**63),
-    "complete": Array("int8", ("held",), 0, 1),
-}
-
-Mean = tuple[float, float, int]
+# Mean, standard deviation, and number of documents.
+Mean = tuple[Share, Share, Annotated[int, Between(1, 1 << 62)]]
 
 
 @dataclass(frozen=True, eq=False)
-class Profile:
-    """Counts and means of training documents, and of those held out of training, if there were any.
+class ProfileMeans:
+    """The numbers of a `Profile`, which are in model.json.
 
     Parameters
     ----------
-    fingerprint : str
-        Of the hierarchy.
     documents : int
         How many training documents there were.
-    frequencies : array of int64, shape (nodes,)
-        How many of them have each label, ancestors included.
-    shares : array of float32, shape (nodes,), or None
-        The mean probability of each node on held-out documents.
-    sure, right : arrays of shape (documents,), or None
-        How sure the model was of the labels that it gave held-out documents (the least probability of a most specific
-        one), and whether all of these are true. None if there are no held-out documents.
-    complete : array of bool, shape (documents,), or None
-        Whether these labels are all that the document has. None in folders of earlier versions.
     confidence : (float, float, int) or None
         The probability of the likeliest leaf of held-out documents: mean, standard deviation, documents.
     unknown_words : (float, float, int) or None
         The share of the words of a text that no other training text has, in the same way; None without a vocabulary.
-    digests : array of int64, shape (documents,), or None
-        64 bits of each training text, case and spacing aside, in rising order: what the model learned from. None in
-        folders of earlier versions.
     """
 
-    fingerprint: str
-    documents: int
-    frequencies: LongArray
-    shares: FloatArray | None = None
-    sure: FloatArray | None = None
-    right: BoolArray | None = None
+    documents: Annotated[int, Between(1, 1 << 62)]
     confidence: Mean | None = None
     unknown_words: Mean | None = None
-    digests: LongArray | None = None
-    complete: BoolArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Profile(ProfileMeans):
+    """Counts and means of training documents, and of those held out of training; empty arrays if there were none.
+
+    Parameters
+    ----------
+    frequencies : array of int64, shape (nodes,)
+        How many training documents have each label, ancestors included.
+    digests : array of int64, shape (documents,)
+        64 bits of each training text, case and spacing aside, in rising order: what the model learned from.
+    shares : array of float32, shape (nodes,)
+        The mean probability of each node on held-out documents.
+    confidences : array of float32, shape (held-out documents,)
+        The least probability of a most specific label that the model gave each.
+    correct, complete : arrays of bool, shape (held-out documents,)
+        Whether all of these labels are true, and whether they are all that the document has.
+    """
+
+    frequencies: LongArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    digests: LongArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    shares: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
+    confidences: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
+    correct: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
+    complete: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     @classmethod
     def of(cls, train: Training, held: HeldOut | None, rule: str, vocabulary: Tfidf | None, min_df: int) -> "Profile":
@@ -101,37 +100,26 @@ class Profile:
         -------
         Profile
         """
-        h = train.hierarchy
         unknown = None
         if vocabulary is not None and train.features is None:
             some = train.texts
             if len(some) > MOST_TEXTS:
-                kept = np.random.default_rng(0).choice(len(some), MOST_TEXTS, replace=False)
-                some = some.take(np.sort(kept))
+                sample = np.random.default_rng(0).choice(len(some), MOST_TEXTS, replace=False)
+                some = some.take(np.sort(sample))
             unknown = mean_of(unknown_words(vocabulary, some, len(train), min_df))
-        digests = digests_of(train.texts)
+        counted = cls(len(train), None, unknown, train.frequencies, digests_of(train.texts))
         if held is None or not len(held.scores):
-            return cls(h.fingerprint, len(train), train.frequencies, unknown_words=unknown, digests=digests)
-        sure, right, complete = _judge(held, rule)
+            return counted
         total = np.asarray(held.scores.values.sum(axis=0, dtype=np.float64)).ravel()
-        return cls(
-            h.fingerprint,
-            len(train),
-            train.frequencies,
-            np.clip(total / len(held.scores), 0, 1).astype(np.float32),
-            sure,
-            right,
-            mean_of(confidence_of(held.scores)),
-            unknown,
-            digests,
-            complete,
-        )
+        shares = np.clip(total / len(held.scores), 0, 1).astype(np.float32)
+        confidence = mean_of(confidence_of(held.scores))
+        return replace(counted, confidence=confidence, shares=shares, **_judge(held, rule))
 
     def carry_over(self, moves: Moves, more: Training | None) -> "Profile":
         """Return the profile of a model that was updated without holding anything out.
 
-        Counts follow the labels, and those of new documents are added; what held-out documents said of how sure and how
-        right the model is stays as it was. Shares of labels are told where no label changed.
+        Counts follow the labels, and those of new documents are added; what held-out documents said of confidence and
+        correctness stays as it was. Shares of labels are known where no label changed.
 
         Parameters
         ----------
@@ -151,11 +139,10 @@ class Profile:
             counts = counts + more.frequencies
         return replace(
             self,
-            fingerprint=moves.new.fingerprint,
             documents=self.documents + (0 if more is None else len(more)),
             frequencies=np.maximum(counts, 0),
-            shares=self.shares if moves.is_identity else None,
-            digests=self.digests if more is None else self._digests_with(more),
+            shares=self.shares if moves.is_identity else self.shares[:0],
+            digests=self.digests if more is None else np.sort(np.append(self.digests, digests_of(more.texts))),
         )
 
     def with_counts(self, counted: "Profile") -> "Profile":
@@ -174,117 +161,57 @@ class Profile:
     def missing(self, *parts: Strings) -> int:
         """Count the documents that the model learned from and that are in none of these columns of texts.
 
-        A text that was learned twice has to be there twice. Where no digests are known, numbers alone are compared.
+        A text that was learned twice has to be there twice.
         """
-        given = sum(len(texts) for texts in parts)
-        if self.digests is None:
-            return max(0, self.documents - given)
         known, times = np.unique(self.digests, return_counts=True)
         result = np.sort(np.concatenate([digests_of(texts) for texts in parts]))
         counts = np.searchsorted(result, known, "right") - np.searchsorted(result, known)
         return int(np.maximum(times - counts, 0).sum())
 
-    def _digests_with(self, more: Training) -> LongArray | None:
-        return None if self.digests is None else np.sort(np.concatenate([self.digests, digests_of(more.texts)]))
+    def means(self) -> ProfileMeans:
+        """Return the numbers to save."""
+        return ProfileMeans(self.documents, self.confidence, self.unknown_words)
 
     def arrays(self) -> Arrays:
-        """Return the arrays to save; what is not known is empty."""
-        nothing = np.zeros(0, np.float32)
-        further = {name: getattr(self, name) for name in self._further()}
-        return {name: array.astype(FURTHER[name].dtype) for name, array in further.items()} | {
-            "frequencies": self.frequencies.astype(np.int64),
-            "shares": nothing if self.shares is None else self.shares,
-            "sure": nothing if self.sure is None else self.sure,
-            "right": np.zeros(0, np.int8) if self.right is None else self.right.astype(np.int8),
-        }
-
-    def to_json(self) -> "StoredProfile":
-        """Return the numbers to save."""
-        return {
-            "documents": self.documents,
-            "confidence": self.confidence,
-            "unknown_words": self.unknown_words,
-            "further": self._further(),
-        }
-
-    def _further(self) -> list[Further]:
-        """Name the arrays that folders of earlier versions do not have."""
-        return [name for name in FURTHER if getattr(self, name) is not None]
-
-    @staticmethod
-    def schema(stored: "StoredProfile", hierarchy: Hierarchy) -> Schema:
-        """Declare what `arrays` returns.
-
-        Parameters
-        ----------
-        stored
-            The numbers that `to_json` returned.
-        hierarchy
-            The hierarchy of the model.
-
-        Returns
-        -------
-        Schema
-        """
-        declared = {
-            "frequencies": Array("int64", ("nodes",), 0),
-            "shares": Array("float32", ("shares",), 0, 1),
-            "sure": Array("float32", ("held",), 0, 1),
-            "right": Array("int8", ("held",), 0, 1),
-        }
-        declared |= {name: FURTHER[name] for name in stored.get("further", [])}
-        sizes = {"nodes": len(hierarchy), "documents": stored["documents"]}
-        return Schema(declared, sizes=sizes, most={"shares": len(hierarchy), "held": MOST_KEPT})
+        """Return the arrays to save."""
+        return {name: getattr(self, name).astype(array.dtype) for name, array in ARRAYS.items()}
 
     @classmethod
-    def of_stored(cls, stored: "StoredProfile", arrays: Arrays, hierarchy: Hierarchy) -> "Profile":
-        """Make it of what `to_json` and `arrays` returned.
-
-        Parameters
-        ----------
-        stored
-            The numbers.
-        arrays
-            Arrays that fit the schema.
-        hierarchy
-            The hierarchy of the model.
-
-        Returns
-        -------
-        Profile
-        """
+    def of_stored(cls, means: ProfileMeans, arrays: Arrays, hierarchy: Hierarchy) -> "Profile":
+        """Make it of what `means` and `arrays` returned; arrays fit the schema."""
         if len(arrays["shares"]) not in (0, len(hierarchy)):
             raise TreelabelError(f"damaged: shares of {len(arrays['shares']):,} of {len(hierarchy):,} labels")
-        known = len(arrays["sure"]) > 0
-        return cls(
-            hierarchy.fingerprint,
-            stored["documents"],
-            arrays["frequencies"],
-            arrays["shares"] if len(arrays["shares"]) else None,
-            arrays["sure"] if known else None,
-            arrays["right"].astype(np.bool_) if known else None,
-            _mean(stored.get("confidence")),
-            _mean(stored.get("unknown_words")),
-            np.sort(arrays["digests"]) if "digests" in arrays else None,
-            arrays["complete"].astype(np.bool_) if "complete" in arrays else None,
-        )
+        fields: dict[str, Any] = {**vars(means), **arrays, "digests": np.sort(arrays["digests"])}
+        fields |= {name: arrays[name].astype(np.bool_) for name in ("correct", "complete")}
+        return cls(**fields)
 
 
-Share = Annotated[float, Between(0, 1)]
-StoredMean = tuple[Share, Share, Annotated[int, Between(1, 1 << 62)]]
+ARRAYS = {
+    "frequencies": Array("int64", ("nodes",), 0),
+    "digests": Array("int64", ("documents",), -(2.0**63), 2.0**63),
+    "shares": Array("float32", ("shares",), 0, 1),
+    "confidences": Array("float32", ("held",), 0, 1),
+    "correct": Array("int8", ("held",), 0, 1),
+    "complete": Array("int8", ("held",), 0, 1),
+}
 
 
-class StoredProfile(TypedDict):
-    """The numbers of a `Profile` as JSON values."""
+def profile_schema(means: ProfileMeans, hierarchy: Hierarchy) -> Schema:
+    """Declare what `Profile.arrays` returns.
 
-    documents: Annotated[int, Between(1, 1 << 62)]
-    confidence: NotRequired[StoredMean | None]
-    unknown_words: NotRequired[StoredMean | None]
-    further: NotRequired[list[Further]]
+    Parameters
+    ----------
+    means
+        What `Profile.means` returned.
+    hierarchy
+        The hierarchy of the model.
 
-
-def _mean(stored: Any) -> Mean | None:
-    return None if stored is None else (float(stored[0]), float(stored[1]), int(stored[2]))
+    Returns
+    -------
+    Schema
+    """
+    sizes = {"nodes": len(hierarchy), "documents": means.documents}
+    return Schema(ARRAYS, sizes=sizes, most={"shares": len(hierarchy), "held": MOST_STORED})
 
 
 def digests_of(texts: Strings) -> LongArray:
@@ -321,7 +248,7 @@ def confidence_of(scores: Scores) -> DoubleArray:
 
 
 def label_confidence(scores: Scores, decisions: Decisions) -> DoubleArray:
-    """Return how sure it is that all labels of each document are right: the least probability of a most specific one.
+    """Return how confident the model is of all labels of each document: the least probability of a most specific one.
 
     Parameters
     ----------
@@ -347,9 +274,9 @@ def label_confidence(scores: Scores, decisions: Decisions) -> DoubleArray:
     return result
 
 
-def _judge(held: HeldOut, rule: str) -> tuple[FloatArray, BoolArray, BoolArray]:
-    """How sure the model is of the labels of held-out documents, whether all are true, and whether none is missing."""
-    count, most = len(held.scores), MOST_KEPT if rule == "best_leaf" else MOST_TRIED
+def _judge(held: HeldOut, rule: str) -> dict[str, Any]:
+    """Return how confident the model is of its labels of held-out documents, and whether these are true, and all."""
+    count, most = len(held.scores), MOST_STORED if rule == "best_leaf" else MOST_TRIED
     rows = np.arange(count)
     if count > most:
         rows = np.sort(np.random.default_rng(0).choice(count, most, replace=False))
@@ -357,8 +284,11 @@ def _judge(held: HeldOut, rule: str) -> tuple[FloatArray, BoolArray, BoolArray]:
     decisions = decide(scores, rule)
     true: LabelMatrix = scores.hierarchy.closure(held.labels[rows])
     hits = row_sizes(keep_entries(decisions.csr, matches(true, decisions.csr)))
-    sure = np.clip(label_confidence(scores, decisions), 0, 1).astype(np.float32)
-    return sure, hits == row_sizes(decisions.csr), hits == row_sizes(true)
+    return {
+        "confidences": np.clip(label_confidence(scores, decisions), 0, 1).astype(np.float32),
+        "correct": hits == row_sizes(decisions.csr),
+        "complete": hits == row_sizes(true),
+    }
 
 
 def unknown_words(vocabulary: Tfidf, texts: Strings, learned: int | None = None, min_df: int = 1) -> DoubleArray:

@@ -5,10 +5,9 @@ in which texts of one label differ anyway count less: embeddings are whitened by
 """
 
 from collections.abc import Callable
-from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Literal, Self, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
 from scipy import sparse
@@ -29,10 +28,9 @@ from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.hierarchy.labelled_texts import Regime
 from treelabel.hierarchy.moves import Moves
-from treelabel.models.base import Model, Training
+from treelabel.models.base import Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, label_text, node_descriptions
-from treelabel.models.growth import grown_nodes
-from treelabel.models.model_inputs import training_of
+from treelabel.models.growth import GrowingModel
 from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, require_inner, require_width
 from treelabel.models.prototype_means import Means, Strengths, whitening
 from treelabel.models.settings import Seed, Share
@@ -63,7 +61,7 @@ class PrototypeValues(TypedDict):
     prior_strengths: tuple[Strength, Strength]
 
 
-class Prototype(Model):
+class Prototype(GrowingModel):
     """Cosines with shrunk prototypes of all nodes, calibrated to a distribution over paths; nothing is trained.
 
     prototype(n) = (the sum of the embeddings of n's texts + k_p x prototype(parent) + k_l x embedding(the label's
@@ -170,64 +168,23 @@ class Prototype(Model):
         p = self.calibration_.probabilities(cosines_with(self.prior_strengths_))
         return HeldOut(Scores(left_out.hierarchy, p), left_out.labels, left_out.groups)
 
-    def partial_fit(self, data: Any, labels: Any = None, *, hierarchy: Hierarchy | None = None) -> Self:
-        """Add texts to what was learned; what was chosen stays. Costs the new texts and the nodes.
-
-        Parameters
-        ----------
-        data : Dataset or sequence of str
-            Texts, with their labels if it is a Dataset.
-        labels : sequence or None
-            One list of labels per text.
-        hierarchy : Hierarchy or None
-            A hierarchy with further labels, if there are any.
-
-        Returns
-        -------
-        Prototype
-            The model itself.
-        """
-        if not hasattr(self, "means_"):
-            return self.fit(data, labels, hierarchy=hierarchy)
-        larger = self.hierarchy_ if hierarchy is None else hierarchy
-        more = training_of(data, labels, larger)
-        stops = inner_terminals(more) if self.regime_ != "multi_path" else self.stops_[:0]
-        if larger != self.hierarchy_ or len(np.setdiff1d(stops, self.stops_)):
-            self._grow(larger, stops)
-        self.means_ = self.means_.with_texts(self._vectors(more.texts, more.progress), self._rows(more))
-        self.prototypes_ = self._prototypes()
-        self.stop_nodes_ = self.stops_
-        return self
-
-    def _update(self, more: Training | None, moves: Moves) -> Self:
-        made = copy(self)
-        made.hierarchy = None
-        if not moves.is_identity:
-            made._carry(moves, self.stops_[:0])
-            made.prototypes_, made.stop_nodes_ = made._prototypes(), made.stops_
-        return made if more is None else made.partial_fit(more)
-
-    def _grow(self, larger: Hierarchy, more: IntArray) -> None:
-        """Go over to a hierarchy with further labels, or with more stops at inner nodes."""
-        moved = grown_nodes(self.hierarchy_, larger)
-        self._carry(Moves(self.hierarchy_, larger, tuple((node,) for node in moved.tolist())), more)
-
-    def _carry(self, moves: Moves, more: IntArray) -> None:
+    def _carry_over(self, more: Training | None, moves: Moves) -> None:
         """Go over to another hierarchy: sums go with their labels; new labels start with their names.
 
-        Parameters
-        ----------
-        moves : Moves
-            From the hierarchy of the model to the new one.
-        more : array of int32
-            Further inner nodes at which paths may end. Texts of a leaf that has children now stop there, too.
+        Texts of a leaf that has children now stop there. Further texts may stop at inner nodes where none did before.
         """
+        further = self.stops_[:0]
+        if more is not None and self.regime_ != "multi_path":
+            further = inner_terminals(more)
+        if moves.is_identity and not len(np.setdiff1d(further, self.stops_)):
+            return
         h, nodes = moves.new, len(self.hierarchy_)
         known = np.column_stack([self.means_.sums[:nodes], self.means_.counts[:nodes]]).astype(np.float64)
         total, ends = moves.sums(known), moves.residues(known)
         stopped = np.flatnonzero(~h.is_leaf & (ends[:, -1] > LEAST_TEXTS) & (self.regime_ != "multi_path"))
-        kept = moves.forward[self.stops_].indices if len(self.stops_) else self.stops_
-        stops: IntArray = np.unique(np.concatenate([stopped, kept[~h.is_leaf[kept]], more])).astype(np.int32)
+        carried = moves.forward[self.stops_].indices if len(self.stops_) else self.stops_
+        inner = carried[~h.is_leaf[carried]]
+        stops: IntArray = np.unique(np.concatenate([stopped, inner, further])).astype(np.int32)
         result = np.concatenate([total, ends[stops]])
         first = Means.first(h, stops, self._label_vectors(h))
         counts = np.maximum(result[:, -1], 0).astype(np.float32)
@@ -237,6 +194,12 @@ class Prototype(Model):
         if self.regime_ not in (usual, "multi_path"):
             self.regime_, self.rule_ = usual, DEFAULT_RULES[usual]
         self.calibration_ = self._calibration(OutputSpace.of_all_nodes(h, stops)).restore(self.calibration_.arrays())
+        self.prototypes_, self.stop_nodes_ = self._prototypes(), stops
+
+    def _add(self, more: Training) -> None:
+        """Add texts to sums and counts. Costs the new texts and the nodes."""
+        self.means_ = self.means_.with_texts(self._vectors(more.texts, more.progress), self._rows(more))
+        self.prototypes_ = self._prototypes()
 
     @property
     def _calibration(self) -> type[MarginCalibration]:

@@ -12,12 +12,12 @@ from typing import Annotated, Any, ClassVar, Self, cast, get_type_hints
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import suggestion
 from treelabel.core.validation import LARGEST, Between, PowerOfTwo, Rising, validate
+from treelabel.core.validation import Share as Share
 from treelabel.text.ngrams import LARGEST_N, MOST_FEATURES
 
 Seed = Annotated[int, Between(0, 1 << 32)]
 # A weight of errors, as scikit-learn's C.
 Cost = Annotated[float, Between(1e-6, 1e6)]
-Share = Annotated[float, Between(0, 1)]
 # A share of documents that are held out, or of numbers that are set to 0: some are left.
 PartialShare = Annotated[float, Between(0, 0.99)]
 NonNegative = Annotated[float, Between(0, 1e6)]

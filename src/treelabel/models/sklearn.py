@@ -56,12 +56,12 @@ class Classifier(StorableModel):
 
     def _class_nodes(self) -> IntArray:
         """Return the nodes that are classes, in the order of `classes_`."""
-        h, form, profile = self.hierarchy_, self.form_, self.profile_
+        h, form = self.hierarchy_, self.form_
         if self.regime_ == "multi_path" or form.is_indicator:
             return np.arange(len(h), dtype=np.int32)
         leaves = h.leaves
-        if form.is_single and profile is not None and profile.fingerprint == h.fingerprint:
-            leaves = leaves[profile.frequencies[leaves] > 0]
+        if form.is_single:
+            leaves = leaves[self.profile_.frequencies[leaves] > 0]
         nodes = np.union1d(leaves, self.stop_nodes_).astype(np.int32)
         ordered: IntArray = nodes[np.argsort(form.write(h, nodes), kind="stable")]
         return ordered

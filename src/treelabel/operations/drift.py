@@ -21,14 +21,16 @@ at least as much as those of training did. Blank texts are left out.
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
+from scipy.special import rel_entr
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.types import DoubleArray, LongArray
+from treelabel.core.types import DoubleArray
 from treelabel.evaluation.statistics import Interval
 from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.models.profile import Mean, Profile, confidence_of
 from treelabel.scores.score_matrix import Scores
 
 # Resamples of label shares: fewer where there are very many labels, as the sums of all resamples are held.
@@ -42,32 +44,6 @@ LEVEL = 0.95
 FEW_TEXTS = 30
 # Labels that are named as those that shifted most.
 MOST_NAMED = 5
-
-Mean = tuple[float, float, int]
-
-
-class Reference(Protocol):
-    """The training as a model remembers it: `models.profile.Profile` has it."""
-
-    @property
-    def documents(self) -> int:
-        """The number of training documents."""
-
-    @property
-    def frequencies(self) -> LongArray:
-        """How many of them have each label."""
-
-    @property
-    def shares(self) -> Any:
-        """The mean probability of each node on held-out documents, or None."""
-
-    @property
-    def confidence(self) -> Mean | None:
-        """The mean probability of the likeliest leaf on held-out documents, its deviation, and their number."""
-
-    @property
-    def unknown_words(self) -> Mean | None:
-        """The mean share of unknown words of training texts, its deviation, and their number."""
 
 
 @dataclass(frozen=True)
@@ -151,16 +127,14 @@ def _describe(measure: Measure) -> str:
 class DriftMeter:
     """Measures texts batch by batch; memory grows with the labels (some 200 sums each), not with the texts.
 
-    >>> class Training:
-    ...     documents, frequencies, shares = 100, np.array([50, 50]), None
-    ...     confidence, unknown_words = (0.75, 0.0, 100), None
-    >>> meter = DriftMeter(Hierarchy.flat(["A", "B"]), Training())
+    >>> training = Profile(100, confidence=(0.75, 0.0, 100), frequencies=np.array([50, 50]))
+    >>> meter = DriftMeter(Hierarchy.flat(["A", "B"]), training)
     >>> meter.add(Scores(meter.hierarchy, [[0.75, 0.25]] * 500))
     >>> {each.name: round(each.change.value, 3) for each in meter.result().measures if each.change}
     {'label shares, level 1': 0.25, 'confidence': 0.0}
     """
 
-    def __init__(self, hierarchy: Hierarchy, reference: Reference | None, seed: int = 0) -> None:
+    def __init__(self, hierarchy: Hierarchy, reference: Profile, seed: int = 0) -> None:
         self.hierarchy, self.reference, self.texts = hierarchy, reference, 0
         count = min(RESAMPLES, max(FEWEST_RESAMPLES, MOST_SUMS // max(1, len(hierarchy))))
         self._sums: DoubleArray = np.zeros(len(hierarchy))
@@ -180,11 +154,7 @@ class DriftMeter:
         weights = self._rng.poisson(1.0, (len(self._resampled), len(scores))).astype(np.float32)
         self._sums += np.asarray(scores.values.sum(axis=0, dtype=np.float64)).ravel()
         self._resampled += weights @ scores.values
-        best = scores.best(self.hierarchy.is_leaf)
-        rows = np.flatnonzero(best >= 0)
-        sure = np.zeros(len(scores))
-        sure[rows] = np.asarray(scores.values[rows, best[rows]], np.float64).ravel()
-        self._confidence += _moments(sure)
+        self._confidence += _moments(confidence_of(scores))
         if unknown is not None:
             self._has_words = True
             self._unknown += _moments(unknown[~np.isnan(unknown)])
@@ -204,18 +174,16 @@ class DriftMeter:
         """
         if not self.texts:
             raise TreelabelError("there are no texts to look at")
-        known = self.reference
-        words = self._mean_measure("unknown words", self._unknown, None if known is None else known.unknown_words)
+        words = self._mean_measure("unknown words", self._unknown, self.reference.unknown_words)
         if not self._has_words:
             words = Measure("unknown words", note="not compared: the model has no vocabulary of words")
         elif words.change is not None:
             # Fewer unknown words are no harm.
             words = replace(words, is_beyond=words.change.low > limit)
-        sure = self._mean_measure("confidence", self._confidence, None if known is None else known.confidence)
-        if sure.change is not None:
-            sure = replace(sure, is_beyond=sure.change.high < -limit)
-        levels = list(self._level_measures(limit))
-        return Drift(self.texts, limit, (words, *levels, sure), tuple(self._shifts()) if known is not None else ())
+        confidence = self._mean_measure("confidence", self._confidence, self.reference.confidence)
+        if confidence.change is not None:
+            confidence = replace(confidence, is_beyond=confidence.change.high < -limit)
+        return Drift(self.texts, limit, (words, *self._level_measures(limit), confidence), tuple(self._shifts()))
 
     def _mean_measure(self, name: str, moments: DoubleArray, then: Mean | None) -> Measure:
         total, squares, count = moments.tolist()
@@ -233,9 +201,6 @@ class DriftMeter:
         return Measure(name, now, then[0], change)
 
     def _level_measures(self, limit: float) -> Iterator[Measure]:
-        if self.reference is None:
-            yield Measure("label shares", note="not compared: the model remembers nothing of it")
-            return
         before, documents = self._before()
         for depth in range(1, self.hierarchy.max_depth + 1):
             level, name = self.hierarchy.level(depth), f"label shares, level {depth}"
@@ -257,9 +222,8 @@ class DriftMeter:
     def _before(self) -> tuple[DoubleArray, int]:
         """The shares that are compared with, and of how many documents they are."""
         known = self.reference
-        assert known is not None
-        if known.shares is not None and known.confidence is not None:
-            return np.asarray(known.shares, np.float64), known.confidence[2]
+        if len(known.shares) and known.confidence is not None:
+            return known.shares.astype(np.float64), known.confidence[2]
         return known.frequencies / max(1, known.documents), known.documents
 
     def _shifts(self) -> Iterator[Shift]:
@@ -286,9 +250,4 @@ def _variation(one: DoubleArray, two: DoubleArray) -> float:
 def _divergence(one: DoubleArray, two: DoubleArray) -> float:
     """The Jensen-Shannon divergence in bits."""
     middle = (one + two) / 2
-
-    def to_middle(shares: DoubleArray) -> float:
-        some = shares > 0
-        return float((shares[some] * np.log2(shares[some] / middle[some])).sum())
-
-    return max(0.0, (to_middle(one) + to_middle(two)) / 2)
+    return max(0.0, float((rel_entr(one, middle) + rel_entr(two, middle)).sum() / np.log(4)))

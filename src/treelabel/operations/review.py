@@ -1,23 +1,22 @@
 """Review: which predictions are safe to accept, and which texts a person should look at first.
 
-A prediction is accepted if the model is sure enough of it. How sure that is, is measured on the documents that were
-held out of training, if the model remembers them: thresholds of a fixed grid are tested from the highest down, and the
+A prediction is accepted if the model is confident enough of it. How confident that is, is measured on the documents
+that were held out of training, if there were any: thresholds of a fixed grid are tested from the highest down, and the
 lowest one that passes has the required precision with a confidence of 90% (see `rules.precise.last_precise`): of 100
 models, ten may miss it. Without held-out documents, the surest predictions are accepted as long as the mean of their
 probabilities promises the precision.
 
-A prediction is right if all of its labels are true, and as sure as the least probable of its most specific labels.
-Where documents have several labels, a right prediction may lack some: it is complete if it has all that are true.
+A prediction is correct if all of its labels are true; its confidence is the least probability of its most specific
+labels. Where documents have several labels, a correct prediction may lack some: it is complete if it has all.
 
 The priority of a text that is not accepted is
 
     (1 - p) x density x rarity
 
-where p is how sure the prediction is; density is the mean cosine similarity of the text to all others of the file, by
-tf-idf of their words, divided by its mean over the file (Settles and Craven, 2008: what is learned from a text in a
-crowd helps with the crowd); and rarity is 1 / (1 + ln(1 + n)), n being the training documents of the suggested label
-(of several, the rarest): a further example of a rare label teaches most. Nothing is known of n in folders of earlier
-versions, and rarity is then 1.
+where p is the confidence of the prediction; density is the mean cosine similarity of the text to all others of the
+file, by tf-idf of their words, divided by its mean over the file (Settles and Craven, 2008: what is learned from a text
+in a crowd helps with the crowd); and rarity is 1 / (1 + ln(1 + n)), n being the training documents of the suggested
+label (of several, the rarest): a further example of a rare label teaches most.
 """
 
 from collections.abc import Iterator
@@ -29,9 +28,10 @@ from scipy import sparse, special
 
 from treelabel.core.bounded_memory import BLOCK_SCORES
 from treelabel.core.errors import TreelabelError
+from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
-from treelabel.hierarchy.label_matrices import LabelMatrix
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers
 from treelabel.models.base import Model
 from treelabel.models.model_inputs import texts_of
 from treelabel.models.profile import Profile, label_confidence
@@ -49,11 +49,11 @@ GRID: DoubleArray = special.expit(np.linspace(10, -10, 201))
 
 @dataclass(frozen=True)
 class Acceptance:
-    """How sure a prediction must be, and the share of accepted ones that are right.
+    """How confident a prediction must be, and the share of accepted ones that are correct.
 
     By `held_out` documents, `precision` is what is reached at least, with a confidence of 90%; without them (0), it is
-    what the probabilities promise. `complete` is the share of the right ones among those held-out predictions that have
-    all labels of their document; None if it is not known. A threshold above 1 accepts nothing.
+    what the probabilities promise. `complete` is the share of the correct held-out predictions that have all labels of
+    their document; None without them. A threshold above 1 accepts nothing.
     """
 
     threshold: float
@@ -64,7 +64,7 @@ class Acceptance:
 
 @dataclass(frozen=True, eq=False)
 class Reviewed:
-    """Texts with their suggestions: how sure these are, what else it may be, what is accepted, and what to do first.
+    """Texts with their suggestions: their confidence p, what else it may be, what is accepted, and what to do first.
 
     `suggestions` are the most specific predicted labels, `alternatives` the likeliest other ones with their
     probabilities; `order` lists texts to review by falling priority, then accepted ones.
@@ -114,7 +114,7 @@ def review(
     others = [listed for part in parts for listed in part[2]]
     acceptance = find_acceptance(p, precision, model.profile_ if rule in (None, model.default_rule) else None)
     accepted = (p >= acceptance.threshold) & (p > 0)
-    useful = (1 - p) * _density(column) * _rarity(suggestions, model.profile_)
+    useful = (1 - p) * _density(column) * _rarity(suggestions, model.profile_.frequencies)
     return Reviewed(suggestions, p, others, accepted, np.where(accepted, 0.0, useful), acceptance)
 
 
@@ -148,16 +148,16 @@ def _others(scores: Scores, chosen: LabelMatrix, ends: BoolArray, count: int) ->
 
 
 def find_acceptance(p: DoubleArray, precision: float, profile: Profile | None) -> Acceptance:
-    """Find how sure a prediction must be to be accepted.
+    """Find how confident a prediction must be to be accepted.
 
     Parameters
     ----------
     p : array of shape (texts,)
-        How sure predictions are.
+        The confidence of predictions.
     precision : float
-        The share of accepted ones that must be right.
+        The share of accepted ones that must be correct.
     profile : Profile or None
-        What the model remembers.
+        What the model remembers; None where that is of another rule.
 
     Returns
     -------
@@ -166,41 +166,34 @@ def find_acceptance(p: DoubleArray, precision: float, profile: Profile | None) -
     >>> find_acceptance(np.array([0.9, 0.8, 0.3]), 0.85, None)
     Acceptance(threshold=0.8, precision=0.85, held_out=0, complete=None)
     """
-    if profile is not None and profile.sure is not None and len(profile.sure) >= FEWEST_HELD_OUT:
+    if profile is not None and len(profile.confidences) >= FEWEST_HELD_OUT:
         return _measure_acceptance(profile, precision)
     order = np.sort(p[p > 0])[::-1]
     promised = np.cumsum(order) / np.arange(1, len(order) + 1)
-    enough = np.flatnonzero(_lasts(order) & (promised >= precision * (1 - 1e-12)))
+    # A threshold takes all of equal values.
+    is_last = np.append(order[1:] < order[:-1], True)[: len(order)]
+    enough = np.flatnonzero(is_last & (promised >= precision * (1 - 1e-12)))
     if not len(enough):
         return Acceptance(2.0, None, 0)
     return Acceptance(float(order[enough[-1]]), round(float(promised[enough[-1]]), 12), 0)
 
 
 def _measure_acceptance(profile: Profile, precision: float) -> Acceptance:
-    assert profile.sure is not None
-    assert profile.right is not None
-    # How many documents, and right ones, have at least each threshold.
+    # How many documents, and correct ones, have at least each threshold.
+    confidences, correct = profile.confidences, profile.correct
     tries, hits = (
-        len(values) - np.searchsorted(values, GRID)
-        for values in (np.sort(profile.sure), np.sort(profile.sure[profile.right]))
+        len(values) - np.searchsorted(values, GRID) for values in (np.sort(confidences), np.sort(confidences[correct]))
     )
     last = last_precise(hits, tries, precision, CONFIDENCE)
     if last < 0:
-        return Acceptance(2.0, None, len(profile.sure))
-    complete = None
-    if profile.complete is not None:
-        complete = float(profile.complete[profile.right & (profile.sure >= GRID[last])].mean())
-    return Acceptance(float(GRID[last]), precision, len(profile.sure), complete)
-
-
-def _lasts(values: DoubleArray) -> BoolArray:
-    """Mark the last of equal values in falling order: a threshold takes all of them."""
-    return np.append(values[1:] < values[:-1], True)[: len(values)]
+        return Acceptance(2.0, None, len(confidences))
+    complete = float(profile.complete[correct & (confidences >= GRID[last])].mean())
+    return Acceptance(float(GRID[last]), precision, len(confidences), complete)
 
 
 def _density(texts: Any) -> DoubleArray:
     """The mean cosine similarity of each text to the others, relative to the mean of all; 1 for texts alone."""
-    rows = Tfidf.fit_transform(texts, NgramShape())[1] if isinstance(texts, Strings) else _unit(texts)
+    rows = Tfidf.fit_transform(texts, NgramShape())[1] if isinstance(texts, Strings) else normalize_rows(texts)
     count = rows.shape[0]
     if count < 2:
         return np.ones(count)
@@ -211,17 +204,8 @@ def _density(texts: Any) -> DoubleArray:
     return density / mean if mean > 0 else np.ones(count)
 
 
-def _unit(rows: sparse.csr_array) -> sparse.csr_array:
-    length = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), np.float64).ravel())
-    return sparse.csr_array(sparse.diags_array(1 / np.where(length > 0, length, 1.0)) @ rows)
-
-
-def _rarity(suggestions: LabelMatrix, profile: Profile | None) -> DoubleArray:
+def _rarity(suggestions: LabelMatrix, frequencies: LongArray) -> DoubleArray:
     """1 / (1 + ln(1 + training documents)) of the rarest suggested label; 1 where there is none."""
-    count = suggestions.shape[0]
-    if profile is None:
-        return np.ones(count)
-    fewest = np.full(count, np.inf)
-    rows = np.repeat(np.arange(count), np.diff(suggestions.indptr))
-    np.minimum.at(fewest, rows, profile.frequencies[suggestions.indices].astype(np.float64))
+    fewest = np.full(suggestions.shape[0], np.inf)
+    np.minimum.at(fewest, row_numbers(suggestions), frequencies[suggestions.indices].astype(np.float64))
     return 1 / (1 + np.log1p(np.where(np.isinf(fewest), 0.0, fewest)))

@@ -93,8 +93,6 @@ def update_model(
 
 def _require_learned(model: Model, parts: Sequence[Training], more: Training | None) -> None:
     """Refuse training data that lack documents which the model learned from: it would forget them."""
-    if model.profile_ is None:
-        return
     texts = [part.texts for part in parts]
     missing = model.profile_.missing(*texts, *([] if more is None else [more.texts]))
     if missing:
@@ -111,8 +109,7 @@ def _remembering(
 ) -> Model:
     """Carry over what is not learned: the form of labels, and the profile of a model that made none of its own."""
     made.form_ = model.form_
-    fitted = made.profile_ is not None and made.profile_ is not model.profile_
-    if not fitted and model.profile_ is not None:
+    if getattr(made, "profile_", model.profile_) is model.profile_:
         made.profile_ = model.profile_.carry_over(moves, more)
         if every is not None:
             counted = Profile.of(every, None, made.rule_, made._known_words(), getattr(made, "min_df", 1))

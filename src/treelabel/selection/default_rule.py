@@ -9,6 +9,7 @@ import numpy as np
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import with_settings
 from treelabel.core.types import DoubleArray, LongArray
+from treelabel.core.validation import Share
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels
 from treelabel.metrics.batch import Batch, Context
@@ -30,9 +31,9 @@ class RuleTrial:
     """The result of one rule: the mean F1 of closed sets, its standard error, and the share of sets that are right."""
 
     rule: str
-    f1: float
+    f1: Share
     standard_error: float
-    exact: float
+    exact: Share
 
 
 @dataclass(frozen=True)

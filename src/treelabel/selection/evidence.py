@@ -1,8 +1,8 @@
 """Evidence from documents that a model had not learned from: how good it is, and what it chose."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Annotated, NotRequired, TypedDict
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
@@ -22,6 +22,8 @@ MOST_TRIED_SCORES = 1 << 25
 MOST_TRIED = 2_000
 # A 95% interval has this many standard errors on either side.
 STANDARD_ERRORS = 1.96
+
+Count = Annotated[int, Between(0, 1 << 62)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +64,9 @@ class Stage:
     """
 
     name: str
-    steps: int
-    planned: int
-    epochs: int = 0
+    steps: Count
+    planned: Count
+    epochs: Count = 0
     stopped: bool = False
 
     def __str__(self) -> str:
@@ -91,32 +93,11 @@ class Evidence:
         What the most frequent labels of training, given to every document, reach.
     """
 
-    documents: int = 0
+    documents: Count = 0
     rules: tuple[RuleTrial, ...] = ()
     trials: tuple[SettingTrial, ...] = ()
     stages: tuple[Stage, ...] = ()
     most_frequent: RuleTrial | None = None
-
-    def to_json(self) -> "StoredEvidence":
-        """Return it as JSON values."""
-        stored: StoredEvidence = {
-            "documents": self.documents,
-            "rules": [asdict(tried) for tried in self.rules],  # type: ignore[misc]
-            "trials": [asdict(trial) for trial in self.trials],  # type: ignore[misc]
-            "stages": [asdict(stage) for stage in self.stages],  # type: ignore[misc]
-        }
-        if self.most_frequent is not None:
-            stored["most_frequent"] = asdict(self.most_frequent)  # type: ignore[typeddict-item]
-        return stored
-
-    @classmethod
-    def of(cls, stored: "StoredEvidence") -> "Evidence":
-        """Make it of what `to_json` returned."""
-        rules = tuple(RuleTrial(**tried) for tried in stored["rules"])
-        trials = tuple(SettingTrial(**trial) for trial in stored["trials"])
-        stages = tuple(Stage(**stage) for stage in stored.get("stages", []))
-        usual = RuleTrial(**stored["most_frequent"]) if "most_frequent" in stored else None
-        return cls(stored["documents"], rules, trials, stages, usual)
 
     def result_of(self, rule: str) -> RuleTrial | None:
         """Return the result of a rule, if it was tried."""
@@ -173,47 +154,6 @@ class Evidence:
             )
             parts.append(f"tried (log loss of a sample): {tried}")
         return "; ".join(parts)
-
-
-Count = Annotated[int, Between(0, 1 << 62)]
-
-
-class StoredRuleTrial(TypedDict):
-    """A `RuleTrial` as JSON values."""
-
-    rule: str
-    f1: Annotated[float, Between(0, 1)]
-    standard_error: float
-    exact: Annotated[float, Between(0, 1)]
-
-
-class StoredTrial(TypedDict):
-    """A `SettingTrial` as JSON values."""
-
-    settings: str
-    loss: float
-    standard_error: float
-    chosen: bool
-
-
-class StoredStage(TypedDict):
-    """A `Stage` as JSON values."""
-
-    name: str
-    steps: Count
-    planned: Count
-    epochs: Count
-    stopped: bool
-
-
-class StoredEvidence(TypedDict):
-    """An `Evidence` as JSON values; folders of earlier versions have no stages."""
-
-    documents: Count
-    rules: list[StoredRuleTrial]
-    trials: list[StoredTrial]
-    stages: NotRequired[list[StoredStage]]
-    most_frequent: NotRequired[StoredRuleTrial]
 
 
 def shorten_rule(rule: str, most: int = 60) -> str:

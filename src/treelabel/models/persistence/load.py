@@ -1,52 +1,38 @@
 """Reading model folders: nothing in them is run, and nothing is trusted before it is checked."""
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict, cast, get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 
 from treelabel.core.array_schema import Arrays, Schema, Sizes
 from treelabel.core.errors import TreelabelError, locate_errors
+from treelabel.core.inputs import file_sha256
 from treelabel.core.json_text import read_json, read_ordinary
 from treelabel.core.npz import Headers, read_arrays
 from treelabel.core.types import IntArray
-from treelabel.core.validation import is_valid, validate
+from treelabel.core.validation import from_json, is_valid
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.hierarchy_json import hierarchy_from_json
-from treelabel.hierarchy.labelled_texts import Regime
 from treelabel.models.base import Model
-from treelabel.models.label_forms import LabelForm, StoredForm
 from treelabel.models.persistence.signing import check_signature
-from treelabel.models.persistence.store import KIND, PROFILE, VERSION, package_version
-from treelabel.models.profile import Profile, StoredProfile
+from treelabel.models.persistence.store import (
+    ARRAYS,
+    HIERARCHY,
+    KIND,
+    PROFILE,
+    VERSION,
+    ModelDescription,
+    package_version,
+)
+from treelabel.models.profile import Profile, profile_schema
 from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.rules.registry import find_rule
-from treelabel.selection.evidence import Evidence, StoredEvidence
 
 # How often a folder is read again because it was replaced meanwhile.
 MOST_TRIES = 100
-HIERARCHY, ARRAYS = "hierarchy.json", "arrays.npz"
-
-
-class ModelDescription(TypedDict):
-    """The content of model.json."""
-
-    kind: str
-    version: int
-    treelabel: str
-    model: str
-    settings: dict[str, Any]
-    regime: Regime
-    rule: str
-    evidence: StoredEvidence
-    stop_nodes: list[int]
-    fingerprint: str
-    learned: dict[str, Any]
-    profile: NotRequired[StoredProfile]
-    sha256: dict[str, str]
 
 
 def load_model(folder: str | Path, require_signature: str | Path | None = None, **settings: Any) -> Model:
@@ -94,32 +80,29 @@ def _load(where: Path, require_signature: str | Path | None, settings: dict[str,
     """Read a folder that nobody replaces meanwhile."""
     stored = _read_description(where, require_signature)
     with _locate(where):
-        _check_files(where, stored["sha256"])
-        maker = MODELS.find(stored["model"]).maker
-        check_setting_names(stored["model"], stored["settings"])
-        maker.check_settings(stored["settings"])
-        model = make_model(stored["model"], **{**_settings(stored["settings"]), **settings})
+        _check_files(where, stored.sha256)
+        maker = MODELS.find(stored.model).maker
+        check_setting_names(stored.model, stored.settings)
+        maker.check_settings(stored.settings)
+        # JSON has no tuples.
+        saved = {name: tuple(value) if isinstance(value, list) else value for name, value in stored.settings.items()}
+        model = make_model(stored.model, **{**saved, **settings})
         text = read_ordinary(where / HIERARCHY, str(where / HIERARCHY))
-        model.hierarchy_ = hierarchy_from_json(text, str(where / HIERARCHY))
-        model.hierarchy_.require_same(stored["fingerprint"], "what the model has learned")
-        model.regime_ = stored["regime"]
-        model.rule_, model.evidence_ = _known_rule(stored["rule"]), Evidence.of(stored["evidence"])
-        model.stop_nodes_ = _stop_nodes(stored["stop_nodes"], model.hierarchy_)
-        model.form_ = _form(stored)
-        schema = model.schema(stored["learned"])
-        _require_files(stored["sha256"], schema, (PROFILE,) if "profile" in stored else ())
-        model._restore(stored["learned"], _arrays(where / ARRAYS, schema))
+        h = model.hierarchy_ = hierarchy_from_json(text, str(where / HIERARCHY))
+        h.require_same(stored.fingerprint, "what the model has learned")
+        model.regime_, model.evidence_, model.form_ = stored.regime, stored.evidence, stored.form
+        model.rule_, model.stop_nodes_ = _known_rule(stored.rule), _stop_nodes(stored.stop_nodes, h)
+        schema = model.schema(stored.learned)
+        names = (HIERARCHY, ARRAYS, PROFILE, *schema.file_names)
+        _require_listed(stored.sha256, names)
+        unknown = [name for name in stored.sha256 if name not in names]
+        if unknown:
+            raise TreelabelError(f"{unknown[0]} does not belong to this model")
+        model._restore(stored.learned, _arrays(where / ARRAYS, schema))
         model._read_files(where)
-        model.profile_ = _profile(where, stored, model.hierarchy_)
+        arrays = _arrays(where / PROFILE, profile_schema(stored.profile, h))
+        model.profile_ = Profile.of_stored(stored.profile, arrays, h)
     return model
-
-
-def _profile(where: Path, stored: ModelDescription, hierarchy: Hierarchy) -> Profile | None:
-    """Read what the model remembers of its training, if it does."""
-    if "profile" not in stored:
-        return None
-    arrays = _arrays(where / PROFILE, Profile.schema(stored["profile"], hierarchy))
-    return Profile.of_stored(stored["profile"], arrays, hierarchy)
 
 
 @contextmanager
@@ -156,11 +139,10 @@ def _read_description(where: Path, require_signature: str | Path | None) -> Mode
             f"treelabel {package_version()} reads version {VERSION}"
         )
     for name, kind in get_type_hints(ModelDescription).items():
-        if name not in stored and name in ModelDescription.__optional_keys__:
-            continue
         if name not in stored or not is_valid(stored[name], kind):
             raise TreelabelError(f"{file}: damaged: {name!r} is missing or of the wrong kind")
-    return cast("ModelDescription", stored)
+    description: ModelDescription = from_json(stored, ModelDescription)
+    return description
 
 
 def _known_rule(stored: str) -> str:
@@ -170,15 +152,6 @@ def _known_rule(stored: str) -> str:
     if missing:
         raise TreelabelError(f"damaged: the rule {stored[:80]!r} needs {min(missing)}, which a model does not know")
     return stored
-
-
-def _form(stored: ModelDescription) -> LabelForm:
-    """Take the form of labels; folders of earlier versions have none."""
-    form = cast("dict[str, Any]", stored).get("form")
-    if form is None:
-        return LabelForm()
-    validate(form, StoredForm, "damaged: 'form'")
-    return LabelForm(**form)
 
 
 def _stop_nodes(stored: list[int], hierarchy: Hierarchy) -> IntArray:
@@ -202,9 +175,7 @@ def _require_inside(where: Path, name: str) -> None:
 def _check_files(where: Path, digests: dict[str, str]) -> None:
     for name, digest in digests.items():
         _require_inside(where, name)
-        with (where / name).open("rb") as stream:
-            result = hashlib.file_digest(stream, "sha256").hexdigest()
-        if result != digest:
+        if file_sha256(where / name) != digest:
             raise TreelabelError(f"{where}: {name} is not what was saved; the file was altered or cut short")
     _require_listed(digests, (HIERARCHY, ARRAYS))
 
@@ -213,20 +184,6 @@ def _require_listed(digests: dict[str, str], names: tuple[str, ...]) -> None:
     missing = [name for name in names if name not in digests]
     if missing:
         raise TreelabelError(f"the model is incomplete: model.json has no checksum of {missing[0]}")
-
-
-def _require_files(digests: dict[str, str], schema: Schema, more: tuple[str, ...]) -> None:
-    """Check that the folder has just the files of the model."""
-    names = (HIERARCHY, ARRAYS, *schema.file_names, *more)
-    _require_listed(digests, names)
-    unknown = [name for name in digests if name not in names]
-    if unknown:
-        raise TreelabelError(f"{unknown[0]} does not belong to this model")
-
-
-def _settings(stored: dict[str, Any]) -> dict[str, Any]:
-    """Make tuples of lists: JSON has none."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
 
 
 def _arrays(file: Path, schema: Schema) -> Arrays:

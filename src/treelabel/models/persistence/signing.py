@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError, require_extra, some
+from treelabel.core.inputs import file_sha256
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -83,7 +84,7 @@ def sign_model(folder: str | Path, key: str | Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         raise TreelabelError(f"{where}: no model folder; expected one that 'treelabel fit' wrote") from None
     for name, digest in _listed_files(where, content).items():
-        if _digest(where / name) != digest:
+        if not (where / name).is_file() or file_sha256(where / name) != digest:
             raise TreelabelError(f"{where}: {name} is not what was saved, and such a model is not signed")
     fingerprint = _fingerprint(private.public_key())
     signature = base64.b64encode(private.sign(_message(content))).decode()
@@ -138,14 +139,6 @@ def check_signature(folder: Path, content: bytes, required: str | Path | None) -
 
 def _message(content: bytes) -> bytes:
     return _DOMAIN + hashlib.sha256(content).digest()
-
-
-def _digest(file: Path) -> str | None:
-    """Return the sha256 of a file; what is no file has none."""
-    if not file.is_file():
-        return None
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _listed_files(folder: Path, content: bytes) -> dict[str, str]:

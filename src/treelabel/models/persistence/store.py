@@ -1,9 +1,9 @@
 """Model folders: JSON and .npz with a checksum each, written whole or not at all; `load` reads them."""
 
-import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict
@@ -13,6 +13,7 @@ import numpy as np
 from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.atomic_output import atomic_folder, require_writable
 from treelabel.core.errors import TreelabelError, some
+from treelabel.core.inputs import file_sha256
 from treelabel.core.npz import write_arrays
 from treelabel.core.types import IntArray
 from treelabel.core.validation import validate
@@ -21,13 +22,33 @@ from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.hierarchy_json import hierarchy_to_json
 from treelabel.hierarchy.labelled_texts import Regime
 from treelabel.models.label_forms import LabelForm
-from treelabel.models.profile import Profile
+from treelabel.models.profile import Profile, ProfileMeans
 from treelabel.models.settings import Settings, not_fitted
 from treelabel.selection.evidence import Evidence
 
 KIND = "treelabel model"
 VERSION = 1
-PROFILE = "profile.npz"
+HIERARCHY, ARRAYS, PROFILE = "hierarchy.json", "arrays.npz", "profile.npz"
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """The content of model.json."""
+
+    kind: str
+    version: int
+    treelabel: str
+    model: str
+    settings: dict[str, Any]
+    regime: Regime
+    rule: str
+    evidence: Evidence
+    stop_nodes: list[int]
+    form: LabelForm
+    fingerprint: str
+    learned: dict[str, Any]
+    profile: ProfileMeans
+    sha256: dict[str, str]
 
 
 class NoValues(TypedDict):
@@ -50,8 +71,7 @@ class StorableModel(Settings, ABC):
     # The inner nodes at which training documents end.
     stop_nodes_: IntArray
     form_: LabelForm
-    # None in folders that were written before models remembered their training.
-    profile_: Profile | None = None
+    profile_: Profile
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], Arrays]:
@@ -153,32 +173,28 @@ def _listed_files(folder: Path) -> set[str] | None:
 
 def _write(model: StorableModel, folder: Path) -> None:
     values, arrays = model._state()
-    (folder / "hierarchy.json").write_text(hierarchy_to_json(model.hierarchy_), encoding="utf-8")
-    write_arrays(folder / "arrays.npz", arrays)
+    (folder / HIERARCHY).write_text(hierarchy_to_json(model.hierarchy_), encoding="utf-8")
+    write_arrays(folder / ARRAYS, arrays)
+    write_arrays(folder / PROFILE, model.profile_.arrays())
     model._write_files(folder)
-    profile = model.profile_
-    # A model that has gone over to other labels knows nothing of how often they occur.
-    if profile is not None and profile.fingerprint == model.hierarchy_.fingerprint:
-        write_arrays(folder / PROFILE, profile.arrays())
-    else:
-        profile = None
-    stored = {
-        "kind": KIND,
-        "version": VERSION,
-        "treelabel": package_version(),
-        "model": model.name,
-        "settings": storable_settings(model),
-        "regime": model.regime_,
-        "rule": model.rule_,
-        "evidence": model.evidence_.to_json(),
-        "stop_nodes": model.stop_nodes_.tolist(),
-        "form": model.form_.to_json(),
-        "fingerprint": model.hierarchy_.fingerprint,
-        "learned": values,
-        **({} if profile is None else {"profile": profile.to_json()}),
-        "sha256": {file.name: _digest(file) for file in sorted(folder.iterdir())},
-    }
-    (folder / "model.json").write_text(json.dumps(stored, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    description = ModelDescription(
+        KIND,
+        VERSION,
+        package_version(),
+        model.name,
+        storable_settings(model),
+        model.regime_,
+        model.rule_,
+        model.evidence_,
+        model.stop_nodes_.tolist(),
+        model.form_,
+        model.hierarchy_.fingerprint,
+        values,
+        model.profile_.means(),
+        {file.name: file_sha256(file) for file in sorted(folder.iterdir())},
+    )
+    stored = json.dumps(asdict(description), indent=2, ensure_ascii=False)
+    (folder / "model.json").write_text(stored + "\n", encoding="utf-8")
 
 
 def storable_settings(model: StorableModel) -> dict[str, Any]:
@@ -199,8 +215,3 @@ def _storable(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     return value.name if isinstance(value, Encoder) else value
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
