@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.types import FloatArray
+from treelabel.core.types import DoubleArray, FloatArray
 
 LARGEST_INT32 = np.iinfo(np.int32).max
 
@@ -182,6 +182,18 @@ def normalize_rows(matrix: Any, length: float = 1.0) -> Any:
     lengths[sizes > 0] = np.sqrt(squares)
     scale = length / np.where(lengths > 0, lengths, 1)
     return sparse.csr_array((rows.data * np.repeat(scale, sizes), rows.indices.copy(), rows.indptr), rows.shape)
+
+
+def entries(matrix: Any, rows: Any, columns: Any) -> DoubleArray:
+    """Return the entries of a dense or sparse matrix at these rows and columns, 0 where a sparse one has none.
+
+    >>> entries(sparse.csr_array([[0.5, 0.0]]), [0, 0], [0, 1]).tolist(), entries(np.ones((1, 2)), [0], [1]).tolist()
+    ([0.5, 0.0], [1.0])
+    """
+    if not len(rows):
+        return np.zeros(0)
+    result = matrix[rows, columns]
+    return np.asarray(result.toarray() if sparse.issparse(result) else result, np.float64).ravel()
 
 
 def join_features(rows: sparse.csr_array, dense: FloatArray, share: float) -> sparse.csr_array:

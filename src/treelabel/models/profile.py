@@ -7,6 +7,7 @@ import numpy as np
 
 from treelabel.core.array_schema import Array, Arrays, Schema
 from treelabel.core.errors import TreelabelError
+from treelabel.core.matrices import entries
 from treelabel.core.strings import Strings, text_digests
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, LongArray
 from treelabel.core.validation import Between, Share
@@ -243,7 +244,7 @@ def confidence_of(scores: Scores) -> DoubleArray:
     best = scores.best(scores.hierarchy.is_leaf)
     result = np.zeros(len(scores))
     rows = np.flatnonzero(best >= 0)
-    result[rows] = np.asarray(scores.values[rows, best[rows]], np.float64).ravel()
+    result[rows] = entries(scores.values, rows, best[rows])
     return result
 
 
@@ -269,8 +270,7 @@ def label_confidence(scores: Scores, decisions: Decisions) -> DoubleArray:
     ends = decisions.most_specific
     rows = row_numbers(ends)
     result = np.where(row_sizes(ends) > 0, np.inf, 0.0)
-    if len(rows):
-        np.minimum.at(result, rows, np.asarray(scores.values[rows, ends.indices], np.float64).ravel())
+    np.minimum.at(result, rows, entries(scores.values, rows, ends.indices))
     return result
 
 

@@ -26,6 +26,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 from scipy import sparse
 
+from treelabel.core.matrices import entries
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries, row_numbers
@@ -174,11 +175,11 @@ class _Doubt:
 
     def p_end(self, rows: LongArray, nodes: LongArray) -> DoubleArray:
         """Return the probabilities that documents end at nodes."""
-        return np.maximum(_at(self.end, rows, nodes), self.floor[rows])
+        return np.maximum(entries(self.end, rows, nodes), self.floor[rows])
 
     def p_below(self, rows: LongArray, nodes: LongArray) -> DoubleArray:
         """Return the probabilities that documents belong below nodes."""
-        return np.maximum(_at(self.below, rows, nodes), self.floor[rows])
+        return np.maximum(entries(self.below, rows, nodes), self.floor[rows])
 
     def rate(self, found: "_Entries", has_many: bool) -> float:
         """Estimate the share of given labels that are wrong, as confident learning does."""
@@ -276,7 +277,7 @@ class _Doubt:
             end = self.end[:, columns].copy()
             end[taken[:, columns].toarray().astype(bool)] = 0
         index = np.asarray(end.argmax(axis=1)).ravel()
-        p = _at(end, np.arange(len(index)), index)
+        p = entries(end, np.arange(len(index)), index)
         return np.where(p > 0, columns[index], -1), p
 
 
@@ -285,9 +286,9 @@ def _missing(scores: Scores, closed: LabelMatrix) -> _Entries:
     h, p = scores.hierarchy, scores.csr()
     lacking = h.most_specific(keep_entries(p, p.data >= LIKELY))
     rows, nodes = row_numbers(lacking), lacking.indices.astype(np.int64)
-    free = ~np.asarray(_at(closed, rows, nodes), np.bool_)
+    free = ~np.asarray(entries(closed, rows, nodes), np.bool_)
     rows, nodes = rows[free], nodes[free]
-    result = np.minimum(_at(p, rows, nodes), 1 - 1e-6)
+    result = np.minimum(entries(p, rows, nodes), 1 - 1e-6)
     return _Entries(rows, np.full(len(rows), -1), nodes, np.log(result) - np.log1p(-result))
 
 
@@ -302,13 +303,6 @@ def _floor(scores: Values) -> DoubleArray:
 
 def _concatenate(one: _Entries, other: _Entries) -> _Entries:
     return _Entries(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
-
-
-def _at(matrix: Values, rows: LongArray, columns: LongArray) -> DoubleArray:
-    if not len(rows):
-        return np.zeros(0)
-    result = matrix[rows, columns]
-    return np.asarray(result.toarray() if sparse.issparse(result) else result, np.float64).ravel()
 
 
 def _rank(h: Hierarchy, doubt: _Doubt, result: _Entries, same: Disagreements | None, has_many: bool) -> Suspects:
