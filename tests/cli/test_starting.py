@@ -9,7 +9,7 @@ import pytest
 
 CODE = """
 import gc, sys
-from treelabel.cli.starting import start_quickly
+from treelabel.cli.process import start_quickly
 start_quickly({arguments})
 assert ("pyarrow" in sys.modules) is {loads}
 import pyarrow as pa

@@ -10,7 +10,7 @@ import pytest
 import treelabel
 from tests.experiment.small import write_study
 from treelabel import TreelabelError
-from treelabel.cli import ahead
+from treelabel.cli.fit import warm_up
 from treelabel.core import code_cache, compute
 from treelabel.core.child_python import child_python
 from treelabel.experiment import command_systems
@@ -62,9 +62,9 @@ def test_the_second_process_of_a_first_fit_imports_nothing_of_the_folder(
 ) -> None:
     monkeypatch.setattr(compute, "thread_count", lambda: 2)
     monkeypatch.setattr(code_cache, "is_cached", lambda loop: False)
-    process = ahead._start()
-    assert process is not None
-    assert process.wait() == 0
+    with warm_up("linear") as process:
+        assert process is not None
+        assert process.wait() == 0
     assert was_imported(planted) == []
 
 

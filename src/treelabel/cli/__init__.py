@@ -10,23 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from treelabel.cli.signals import INTERRUPTED, TERMINATED, Terminated
-from treelabel.cli.starting import open_standard_files, start_quickly
+from treelabel.cli.process import INTERRUPTED, TERMINATED, Terminated, open_standard_files, start_quickly
+from treelabel.core.errors import LONGEST_MESSAGE, TreelabelError, printable, shorten
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run `treelabel` with the arguments of the process, and exit."""
     if arguments is None:
         open_standard_files()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
-    given = [argument for argument in given if argument != "--debug"] or ["--help"]
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"] or ["--help"]
     if arguments is None:
         signal.signal(signal.SIGTERM, _terminate)
     try:
         if arguments is None:
-            start_quickly(given)
-        code = _run(given, debug)
+            start_quickly(words)
+        code = _run(words, debug)
     except KeyboardInterrupt:
         code = _say("interrupted; every file is whole, or as it was", INTERRUPTED)
     except Terminated:
@@ -45,7 +45,6 @@ def _run(arguments: list[str], debug: bool) -> int:
 
     from treelabel.cli.app import app
     from treelabel.core.compilation import compilation
-    from treelabel.core.errors import TreelabelError
 
     with _shown_notes(), compilation.announce(_say):
         try:
@@ -87,8 +86,8 @@ def _sentence(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     if context is None:
         return message
-    told = " ".join(error.format_message().split()) if hasattr(error, "format_message") else message
-    return f"{told.rstrip('.')} (see '{context.command_path} --help')"
+    shown = " ".join(error.format_message().split()) if hasattr(error, "format_message") else message
+    return f"{shown.rstrip('.')} (see '{context.command_path} --help')"
 
 
 def _gone() -> str:
@@ -136,8 +135,6 @@ def _shown_notes() -> Iterator[None]:
 
 def _say(message: str, code: int = 0) -> int:
     """Print one line to stderr: not too long, and with nothing in it that drives the terminal."""
-    from treelabel.core.errors import LONGEST_MESSAGE, printable, shorten
-
     line = printable(shorten(" ".join(message.splitlines()), LONGEST_MESSAGE))
     with suppress(OSError):
         sys.stderr.write(f"treelabel: {line}\n")

@@ -6,21 +6,19 @@ import typer
 
 import treelabel
 from treelabel.cli.audit import audit
-from treelabel.cli.bench import bench
+from treelabel.cli.bench import bench, tables
 from treelabel.cli.data import convert, inspect, sample, split
 from treelabel.cli.decide import decide, rules, tune
 from treelabel.cli.demo import demo
 from treelabel.cli.drift import drift
-from treelabel.cli.encoders import encoders
 from treelabel.cli.evaluate import evaluate
+from treelabel.cli.fit import fit
 from treelabel.cli.judge import compare, metrics
-from treelabel.cli.models import explain, export, fit, models
+from treelabel.cli.models import encoders, explain, export, models, sign
 from treelabel.cli.predict import predict, score
 from treelabel.cli.report import report
 from treelabel.cli.review import review
-from treelabel.cli.sign import sign
 from treelabel.cli.sweep import sweep
-from treelabel.cli.tables import tables
 from treelabel.cli.update import update
 
 app = typer.Typer(
@@ -50,33 +48,10 @@ def treelabel_command(
     """Put texts into a hierarchy of labels, and say honestly how good it is at it."""
 
 
-for command in (
-    inspect,
-    convert,
-    split,
-    sample,
-    audit,
-    fit,
-    score,
-    predict,
-    update,
-    explain,
-    export,
-    sign,
-    decide,
-    tune,
-    evaluate,
-    compare,
-    review,
-    drift,
-    report,
-    metrics,
-    rules,
-    models,
-    encoders,
-    bench,
-    sweep,
-    tables,
-    demo,
-):
+_DATA = (inspect, convert, split, sample, audit)
+_MODELS = (fit, score, predict, update, explain, export, sign)
+_DECISIONS = (decide, tune, evaluate, compare, review, drift, report)
+_REGISTRIES = (metrics, rules, models, encoders)
+_STUDIES = (bench, sweep, tables, demo)
+for command in (*_DATA, *_MODELS, *_DECISIONS, *_REGISTRIES, *_STUDIES):
     app.command()(command)

@@ -1,45 +1,36 @@
 """The command audit: labels of training data that look wrong."""
 
-import json as jsonlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from treelabel.cli.data import RawOption
-from treelabel.cli.models import parse_setting
-from treelabel.cli.options import (
-    ForceOption,
-    JsonOption,
-    ReadArguments,
-    require_file_name,
-    require_new,
-    require_other_file,
-    with_read_options,
-)
-from treelabel.cli.printing import echo
+from treelabel.cli import options as o
+from treelabel.cli.models import parse_settings
+from treelabel.cli.printing import echo, print_json
+from treelabel.core.errors import TreelabelError, printable, shorten
 
 # Suspects that are printed where no file is asked for.
 SHOWN = 20
 
 
-@with_read_options
+@o.with_read_options
 def audit(
-    train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Data file with texts and labels.")],
-    read: ReadArguments,
+    train: o.TrainArgument,
+    read: o.ReadArguments,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; its ending says the format (default: print).")
     ] = None,
-    model: Annotated[str, typer.Option(help="Model; treelabel models lists them.")] = "linear",
-    set: Annotated[list[str] | None, typer.Option(help="A setting of the model, as C=1 (repeat).")] = None,  # noqa: A002
+    model: o.ModelOption = "linear",
+    set: o.SetOption = None,  # noqa: A002
     folds: Annotated[int, typer.Option(min=2, help="How often a model learns; each time, one fold is held out.")] = 5,
     top: Annotated[
         int | None, typer.Option(min=1, help="List this many (default: all that are as likely wrong as right).")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
-    force: ForceOption = False,
-    raw: RawOption = False,
-    json: JsonOption = False,
+    seed: o.SeedOption = 0,
+    force: o.ForceOption = False,
+    raw: o.RawOption = False,
+    json: o.JsonOption = False,
 ) -> None:
     """List the labels of training data that look wrong, the most doubtful first.
 
@@ -54,53 +45,30 @@ def audit(
       treelabel audit train.jsonl -o suspects.jsonl --top 200
       treelabel audit train.csv --group customer --model bag --folds 10
     """
+    from treelabel.data.io.registry import format_of
     from treelabel.data.write import write
     from treelabel.operations.audit import audit as find
 
-    if output is not None:
-        require_other_file(output, train)
-        require_file_name(output)
-        require_new(output, force)
-        _require_format(output)
-    settings = dict(parse_setting(text) for text in set or [])
-    result = find(read.read(train), model, settings, folds, seed)
+    o.check_output(output, force, train)
+    if output is not None and not {"texts", "columns"} <= (entry := format_of(output)).holds:
+        raise TreelabelError(f"{output}: the format {entry.name} has no place for what is found; choose .csv or .jsonl")
+    result = find(read.read(train), model, parse_settings(set), folds, seed)
     rows = result.rows(top)
     if output is not None:
         write(result.table(top), output, taxonomy=False, escape_formulas=not raw)
     if json:
         about = {"model": model, "folds": result.folds, "documents": len(result.data), "doubted": result.doubted}
-        listed = {"suspects": rows} if output is None else {"written": str(output), "listed": len(rows)}
-        echo(jsonlib.dumps(about | listed, ensure_ascii=False, indent=2))
+        print_json(about | ({"suspects": rows} if output is None else {"written": str(output), "listed": len(rows)}))
         return
-    if output is None:
-        _print(rows[:SHOWN])
     counts = f"{result.doubted:,} labels of {len(result.data):,} documents look wrong to {model} ({result.folds} folds)"
     if output is not None:
         echo(f"{output}: the {len(rows):,} most doubtful; {counts}")
-    else:
-        more = f"; {len(rows) - SHOWN:,} more with -o suspects.csv" if len(rows) > SHOWN else ""
-        echo(f"{counts}{more}")
-
-
-def _require_format(output: Path) -> None:
-    """Refuse an ending that has no place for texts, before minutes of learning."""
-    from treelabel.core.errors import TreelabelError
-    from treelabel.data.io.tables import format_of
-
-    entry = format_of(output)
-    if not {"texts", "columns"} <= entry.holds:
-        raise TreelabelError(f"{output}: the format {entry.name} has no place for what is found; choose .csv or .jsonl")
-
-
-def _print(rows: list[dict[str, Any]]) -> None:
-    from treelabel.core.errors import printable, shorten
-
-    for row in rows:
+        return
+    for row in rows[:SHOWN]:
         where = f"id {row['id']}" if row["line"] is None else f"line {row['line']}"
-        given, suggested = (f"{row[name]} ({row[f'p_{name}']:.2f})" if row[name] else "none" for name in _BOTH)
+        labels = (f"{row[name]} ({row[f'p_{name}']:.2f})" if row[name] else "none" for name in ("given", "suggested"))
         copy = f", id {row['duplicate']}" if row["duplicate"] else ""
-        echo(printable(f"{row['score']:.2f}  {where}: {given} -> {suggested} [{row['reason']}{copy}]"))
+        echo(printable(f"{row['score']:.2f}  {where}: {' -> '.join(labels)} [{row['reason']}{copy}]"))
         echo(printable(f"      {shorten(' '.join(row['text'].split()), 90)}"))
-
-
-_BOTH = ("given", "suggested")
+    more = f"; {len(rows) - SHOWN:,} more with -o suspects.csv" if len(rows) > SHOWN else ""
+    echo(f"{counts}{more}")

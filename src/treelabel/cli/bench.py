@@ -1,4 +1,4 @@
-"""The command that runs studies: bench."""
+"""The commands of studies: bench runs one, tables prints what it found."""
 
 import shlex
 import sys
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from treelabel.cli.options import require_file_name, require_other_file
+from treelabel.cli.options import ForceOption, check_output
+from treelabel.core.errors import TreelabelError, printable, quote
 
 if TYPE_CHECKING:
     from treelabel.experiment.plan import Progress, StudyPlan
@@ -58,9 +59,7 @@ def bench(
     from treelabel.experiment.spec_reader import read_spec
     from treelabel.experiment.units import parse_seconds
 
-    if export is not None:
-        require_file_name(export)
-        require_other_file(export, spec)
+    check_output(export, True, spec)
     study = read_spec(spec)
     if seeds is not None:
         study = study.with_seeds(tuple(range(seeds)))
@@ -72,8 +71,6 @@ def bench(
     if plan:
         return
     if not planned.cells:
-        from treelabel.core.errors import TreelabelError
-
         raise TreelabelError(f"{spec}: nothing to run: {'; '.join(planned.missing.values()) or 'no system has data'}")
     with _shown() as watch:
         results = run_study(planned, folder, options, watch)
@@ -88,8 +85,7 @@ def _listed(names: str | None) -> list[str] | None:
 
 
 def _say(line: str) -> None:
-    """Tell how it goes, on standard error."""
-    from treelabel.core.errors import printable
+    """Report progress, on standard error."""
 
     typer.echo(printable(line), err=True)
 
@@ -230,3 +226,79 @@ def _command_line() -> str:
         elif not word.startswith(tuple(f"{name}=" for name in OUTPUTS)):
             left.append(word)
     return shlex.join(["treelabel", *left])
+
+
+# Tables
+
+
+def tables(
+    results: Annotated[
+        list[Path], typer.Argument(metavar="RESULTS...", help="Folders that bench wrote, or files that it exported.")
+    ],
+    style: Annotated[
+        str, typer.Option(help="paper (aligned text), markdown, latex or csv (one row a cell).")
+    ] = "paper",
+    table: Annotated[list[str] | None, typer.Option(help="Only the table with this name (repeat).")] = None,
+    claims: Annotated[bool, typer.Option(help="Whether to say what became of the claims (csv never does).")] = True,
+    significance: Annotated[bool, typer.Option(help="Whether to test what differs from the best.")] = True,
+    figures: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Draw the figures of the studies as SVG, PNG and PDF.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (default: print).")] = None,
+    force: ForceOption = False,
+) -> None:
+    """Print the tables of a study, and what became of its claims.
+
+    Values are means over seeds, with half of the 95% interval over seeds behind ±, or over documents where there is one
+    seed. The best of a column is marked, and with * what differs from it (p < 0.01 after Holm's correction, by the
+    noise of documents and seeds). Published numbers stand under ours, with † at data that are not those of the paper.
+
+    \b
+    Examples:
+      treelabel tables results/quick
+      treelabel tables results/quick --style latex --table losses -o losses.tex
+      treelabel tables results/quick --figures figures
+    """
+    from treelabel.core.atomic_output import atomic_group, open_output
+    from treelabel.core.registry import suggestion
+    from treelabel.experiment.results import Results
+    from treelabel.experiment.table_styles import STYLES, summarize
+
+    known = next((each for each in STYLES if each == style), None)
+    if known is None:
+        raise TreelabelError(f"--style is {quote(style)}; {suggestion(style, STYLES)}")
+    check_output(output, force, *results)
+    loaded = [Results.load(path) for path in results]
+    bold = output is None and sys.stdout.isatty()
+    texts = [
+        summarize(study, known, table, claims, significance, bold, header=not index)[0]
+        for index, study in enumerate(loaded)
+    ]
+    text = ("\n" if known == "csv" else "\n\n").join(each for each in texts if each)
+    with atomic_group():
+        drawn = None if figures is None else _draw(loaded, figures)
+        if output is not None:
+            with open_output(output) as stream:
+                stream.write(f"{text}\n".encode())
+    if drawn is not None:
+        typer.echo(drawn, err=True)
+    if output is None:
+        # Everything in it is printable already, the codes for bold aside.
+        typer.echo(text)
+        return
+    typer.echo(f"{output}: {len(loaded)} {'study' if len(loaded) == 1 else 'studies'}")
+
+
+def _draw(studies: "list[Results]", folder: Path) -> str:
+    """Draw the figures of studies into a folder, and return what to say of them."""
+    from treelabel.experiment.study_figures import make_figures
+    from treelabel.report.figures.study_figures import study_figures
+    from treelabel.report.pictures import write_figures
+    from treelabel.report.writing import require_packages
+
+    require_packages()
+    drawings = study_figures([figure for study in studies for figure in make_figures(study)])
+    if not drawings:
+        raise TreelabelError("these studies have no [[figures]], or no results for them")
+    written = write_figures(folder, drawings)
+    return f"{folder}: {len(written)} files of {len(drawings)} figures"

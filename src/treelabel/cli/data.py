@@ -1,40 +1,27 @@
 """Commands on data: inspect, convert, split, sample."""
 
-import json as jsonlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from treelabel.cli.findings import print_findings, require_fixable, write_fixed
+from treelabel.cli import options as o
 from treelabel.cli.moves import MovesOption, OldTaxonomyOption, check_moves, move_without_texts, read_moved
-from treelabel.cli.options import (
-    ForceOption,
-    JsonOption,
-    ReadArguments,
-    require_new,
-    require_other_file,
-    with_read_options,
-)
-from treelabel.cli.printing import echo
+from treelabel.cli.printing import echo, print_findings, print_json, print_note
+from treelabel.core.errors import TreelabelError, printable
 
 if TYPE_CHECKING:
     from treelabel.data.dataset import Dataset
     from treelabel.data.taxonomy.taxonomy_tables import TaxonomyOptions
     from treelabel.hierarchy.hierarchy import Hierarchy
 
-RawOption = Annotated[
-    bool, typer.Option("--raw", help="Write CSV cells as they are, even what a spreadsheet would run as a formula.")
-]
 InputArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A data file, a taxonomy, or a score file.")]
 
 
 def _print(values: dict[str, Any], rows: list[tuple[str, str]], as_json: bool) -> None:
     if as_json:
-        echo(jsonlib.dumps(values, ensure_ascii=False, indent=2))
+        print_json(values)
         return
-    from treelabel.core.errors import printable
-
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         echo(f"{name:<{width}}  {printable(value)}")
@@ -50,25 +37,25 @@ def _is_taxonomy(path: Path) -> bool:
     )
 
 
-def _taxonomy_options(read: ReadArguments) -> "TaxonomyOptions":
+def _taxonomy_options(read: o.ReadArguments) -> "TaxonomyOptions":
     from treelabel.data.taxonomy.taxonomy_tables import TaxonomyOptions
 
     return TaxonomyOptions(root=read.root, sep=read.sep, encoding=read.encoding, limits=read.limits, sheet=read.sheet)
 
 
-@with_read_options
+@o.with_read_options
 def inspect(
     file: InputArgument,
-    read: ReadArguments,
+    read: o.ReadArguments,
     train: Annotated[
         Path | None, typer.Option(help="Training file, for the frequencies of labels and for texts in both.")
     ] = None,
     fix: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Write the file anew, with what is safe to mend mended.")
     ] = None,
-    force: ForceOption = False,
-    raw: RawOption = False,
-    json: JsonOption = False,
+    force: o.ForceOption = False,
+    raw: o.RawOption = False,
+    json: o.JsonOption = False,
 ) -> None:
     """Describe what a file holds and what is wrong with it.
 
@@ -87,14 +74,15 @@ def inspect(
       treelabel inspect test.jsonl.gz --train train.jsonl.gz --taxonomy tax.tsv --json
       treelabel inspect raw.csv --labels dept,class,subclass --fix train.csv
     """
+    from treelabel.data.io.registry import format_of
     from treelabel.scores.score_files import is_score_file
 
     is_scores, is_taxonomy = is_score_file(file), _is_taxonomy(file)
     if fix is not None:
         if is_scores or is_taxonomy:
             _refuse_without_documents(file, {"--fix": True})
-        require_other_file(fix, file, train)
-        require_fixable(fix, force)
+        format_of(fix)
+        o.check_output(fix, force, file, train)
     if is_scores:
         _print(*_scores_summary(file), json)
     elif is_taxonomy:
@@ -108,14 +96,21 @@ def inspect(
 
 
 def _inspect_documents(
-    file: Path, read: ReadArguments, train: Path | None, fix: Path | None, force: bool, raw: bool, json: bool
+    file: Path, read: o.ReadArguments, train: Path | None, fix: Path | None, force: bool, raw: bool, json: bool
 ) -> None:
     from treelabel.data.checks.registry import find_problems
+    from treelabel.data.checks.repair import repair
+    from treelabel.data.write import write
 
     # Labels that training does not have are findings.
     data, training = read.read_with(file, train, widen=True)
     described, findings = data.describe(training), find_problems(data, training)
-    done = [] if fix is None else write_fixed(data, training, fix, not raw, force)
+    done: list[str] = []
+    if fix is not None:
+        repaired, done = repair(data, training)
+        written = write(repaired, fix, escape_formulas=not raw, overwrite=force)
+        taxonomy = f", and their hierarchy beside them ({written[1].name})" if written[1:] else ""
+        done = [*done, f"wrote {fix}: {len(repaired):,} of {len(data):,} documents{taxonomy}"]
     if json:
         checked = {"choices": dict(data.choices), "findings": [finding.to_json() for finding in findings]}
         _print({**described.to_json(), **checked} | ({"fixed": done} if fix is not None else {}), [], json)
@@ -160,7 +155,7 @@ def _scores_summary(file: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     return summary, [("scores", repr(scores)), ("coherence gap", f"{gap:.3g}"), *rows]
 
 
-@with_read_options
+@o.with_read_options
 def convert(
     source: Annotated[Path, typer.Argument(metavar="IN", help="The file to read; - for standard input.")],
     target: Annotated[
@@ -169,13 +164,13 @@ def convert(
             metavar="OUT", help="The file to write; its ending says the format. - for standard output (JSON Lines)."
         ),
     ],
-    read: ReadArguments,
-    to_format: Annotated[str | None, typer.Option(help="Format of the output (default: by its ending).")] = None,
+    read: o.ReadArguments,
+    to_format: o.ToFormatOption = None,
     labels_as: Annotated[str, typer.Option(help="Write labels as: auto, names or paths.")] = "auto",
     write_taxonomy: Annotated[
         bool, typer.Option(help="Write the hierarchy beside the output, where the labels do not say it.")
     ] = True,
-    force: ForceOption = False,
+    force: o.ForceOption = False,
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Join documents with the same text.")] = False,
     without: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Leave out texts that are in this file, too (training data).")
@@ -185,7 +180,7 @@ def convert(
     other_leaves: Annotated[bool, typer.Option("--other-leaves", help="Let every document end in a leaf.")] = False,
     moves: MovesOption = None,
     old_taxonomy: OldTaxonomyOption = None,
-    raw: RawOption = False,
+    raw: o.RawOption = False,
 ) -> None:
     """Write a file in another format.
 
@@ -210,16 +205,13 @@ def convert(
       zcat train.csv.gz | treelabel convert - - --to-format parquet | ssh store 'cat > train.parquet'
     """
     from treelabel import data as d
-    from treelabel.core.errors import TreelabelError
-    from treelabel.core.inputs import STANDARD, suffixes
+    from treelabel.core.inputs import suffixes
     from treelabel.operations.move_predictions import is_prediction_file
     from treelabel.scores.score_files import is_score_file
 
     if labels_as not in ("auto", "names", "paths"):
         raise TreelabelError(f"--labels-as is {labels_as!r}, expected auto, names or paths")
-    if target != STANDARD:
-        require_other_file(target, source, without)
-        require_new(target, force)
+    o.check_output(target, force, source, without)
     is_scores = is_score_file(source) or suffixes(target)[0] == ".npz"
     asked = {"--deduplicate": deduplicate, "--other-leaves": other_leaves, "--without": without is not None}
     check_moves((source, target), read, moves, old_taxonomy, {"--unfold": unfold, "--cut": cut is not None})
@@ -232,67 +224,48 @@ def convert(
         else:
             _convert_taxonomy(source, target, read, unfold, cut)
         return
-    dataset = _documents(source, read, without, moves, old_taxonomy)
-    dataset = _apply_changes(dataset, deduplicate, unfold, cut, other_leaves)
-    if target == STANDARD:
-        _print_documents(dataset, to_format or "jsonl", labels_as, raw)
-        return
-    written = d.write(dataset, target, to_format, labels_as, None, write_taxonomy, not raw, overwrite=force)  # type: ignore[arg-type]
-    _print_losses(dataset, target, to_format)
-    typer.echo(f"wrote {written[0]}: {len(dataset):,} documents")
-    for other in written[1:]:
-        typer.echo(f"wrote {other}: their hierarchy")
-
-
-def _documents(
-    source: Path, read: ReadArguments, without: Path | None, moves: Path | None, old_taxonomy: Path | None
-) -> "Dataset":
-    """Read documents, carried over to another hierarchy if labels moved, and without those of another file."""
-    from treelabel import data as d
-
     if moves is None:
         dataset, others = read.read_with(source, without)
     else:
         dataset, others = read_moved(source, read, moves, old_taxonomy), None if without is None else read.read(without)
-    return dataset if others is None else d.without_texts(dataset, others.texts)
+    if others is not None:
+        dataset = d.without_texts(dataset, others.texts)
+    dataset = d.deduplicate(dataset) if deduplicate else dataset
+    dataset = d.unfold(dataset) if unfold else dataset
+    dataset = d.cut(dataset, cut) if cut is not None else dataset
+    dataset = d.with_other_leaves(dataset) if other_leaves else dataset
+    _write_documents(dataset, target, to_format, labels_as, write_taxonomy, raw, force)
 
 
-def _print_documents(dataset: "Dataset", to_format: str, labels_as: str, raw: bool) -> None:
-    """Write documents to standard output, without the hierarchy."""
+def _write_documents(
+    dataset: "Dataset",
+    target: Path,
+    to_format: str | None,
+    labels_as: str,
+    write_taxonomy: bool,
+    raw: bool,
+    force: bool,
+) -> None:
+    """Write documents, and say what was lost; standard output has no place for the hierarchy."""
     from treelabel import data as d
     from treelabel.core.inputs import STANDARD
     from treelabel.core.standard import as_output
 
-    with as_output(STANDARD, d.FORMATS.find(to_format).endings[0]) as file:
-        d.write(dataset, file, to_format, labels_as, None, False, not raw)  # type: ignore[arg-type]
-    _print_losses(dataset, file, to_format)
-
-
-def _print_losses(dataset: "Dataset", target: Path, to_format: str | None) -> None:
-    from treelabel import data as d
-    from treelabel.core.errors import printable
-
+    if target == STANDARD:
+        to_format = to_format or "jsonl"
+        with as_output(STANDARD, d.FORMATS.find(to_format).endings[0]) as target:
+            d.write(dataset, target, to_format, labels_as, None, False, not raw)  # type: ignore[arg-type]
+    else:
+        written = d.write(dataset, target, to_format, labels_as, None, write_taxonomy, not raw, overwrite=force)  # type: ignore[arg-type]
+        typer.echo(f"wrote {written[0]}: {len(dataset):,} documents")
+        for other in written[1:]:
+            typer.echo(f"wrote {other}: their hierarchy")
     lost = d.losses(dataset, target, to_format)
     if lost:
-        typer.echo(f"treelabel: note: this format has no place for {printable(', '.join(lost))}", err=True)
-
-
-def _apply_changes(
-    dataset: "Dataset", deduplicate: bool, unfold: bool, cut: int | None, other_leaves: bool
-) -> "Dataset":
-    from treelabel import data as d
-
-    if deduplicate:
-        dataset = d.deduplicate(dataset)
-    if unfold:
-        dataset = d.unfold(dataset)
-    if cut is not None:
-        dataset = d.cut(dataset, cut)
-    return d.with_other_leaves(dataset) if other_leaves else dataset
+        print_note(f"this format has no place for {', '.join(lost)}")
 
 
 def _refuse_without_documents(source: Path, options: dict[str, bool]) -> None:
-    from treelabel.core.errors import TreelabelError
 
     for option, asked in options.items():
         if asked:
@@ -311,7 +284,7 @@ def _convert_scores(source: Path, target: Path, unfold: bool, cut: int | None) -
     typer.echo(f"wrote {target}: scores of {len(scores):,} documents")
 
 
-def _convert_taxonomy(source: Path, target: Path, read: ReadArguments, unfold: bool, cut: int | None) -> None:
+def _convert_taxonomy(source: Path, target: Path, read: o.ReadArguments, unfold: bool, cut: int | None) -> None:
     from treelabel.data.taxonomy.taxonomy_files import read_with_summary, write_taxonomy
 
     hierarchy, _ = read_with_summary(source, _taxonomy_options(read))
@@ -324,7 +297,6 @@ def _convert_taxonomy(source: Path, target: Path, read: ReadArguments, unfold: b
 
 
 def _parts(text: str) -> dict[str, float]:
-    from treelabel.core.errors import TreelabelError
 
     parts: dict[str, float] = {}
     for part in text.split(","):
@@ -339,11 +311,11 @@ def _parts(text: str) -> dict[str, float]:
     return parts
 
 
-@with_read_options
+@o.with_read_options
 def split(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to divide.")],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the parts go.")],
-    read: ReadArguments,
+    read: o.ReadArguments,
     parts: Annotated[str, typer.Option(help="Names and shares of the parts.")] = "train=0.8,valid=0.1,test=0.1",
     by: Annotated[str, typer.Option(help="random, stratified (by leaf), group, time.")] = "stratified",
     column: Annotated[str | None, typer.Option(help="Column with the group or the time.")] = None,
@@ -351,11 +323,11 @@ def split(
     keep_duplicates: Annotated[
         bool, typer.Option(help="Whether documents with the same text come into one part (not by time or per class).")
     ] = True,
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    seed: o.SeedOption = 0,
     to_format: Annotated[str, typer.Option(help="Format of the parts.")] = "jsonl",
-    force: ForceOption = False,
-    raw: RawOption = False,
-    json: JsonOption = False,
+    force: o.ForceOption = False,
+    raw: o.RawOption = False,
+    json: o.JsonOption = False,
 ) -> None:
     """Divide a file for training and testing.
 
@@ -372,7 +344,6 @@ def split(
     """
     from treelabel import data as d
     from treelabel.core.atomic_output import atomic_group
-    from treelabel.core.errors import TreelabelError
     from treelabel.data.taxonomy.sibling_taxonomy import taxonomy_ending, write_sibling_taxonomy
     from treelabel.data.write import lacking_taxonomy
 
@@ -397,10 +368,10 @@ def split(
             d.write(part, targets[name], to_format, "auto", None, not is_alone, not raw, overwrite=force)
     others = sorted(path.name for path in folder.glob(f"*{ending}") if path not in targets.values())
     if others:
-        typer.echo(f"treelabel: note: {folder} also holds {', '.join(others)}, not of this split", err=True)
+        print_note(f"{folder} also holds {', '.join(others)}, not of this split")
     counts = {name: len(part) for name, part in divided.items()}
     for name in (name for name, count in counts.items() if count == 0):
-        typer.echo(f"treelabel: note: {targets[name]} has no documents", err=True)
+        print_note(f"{targets[name]} has no documents")
     _print(counts, [(str(targets[name]), f"{count:,} documents") for name, count in counts.items()], json)
 
 
@@ -408,9 +379,9 @@ def sample(
     target: Annotated[
         Path | None, typer.Argument(metavar="[OUT]", help="Where to write the sample; any format.")
     ] = None,
-    force: ForceOption = False,
-    raw: RawOption = False,
-    json: JsonOption = False,
+    force: o.ForceOption = False,
+    raw: o.RawOption = False,
+    json: o.JsonOption = False,
 ) -> None:
     """Describe the embedded sample, or write it.
 
@@ -428,6 +399,9 @@ def sample(
         described = dataset.describe()
         _print(described.to_json(), [("file", "the embedded sample"), *described.rows()], json)
         return
-    require_new(target, force)
+    o.check_output(target, force)
     written = [str(path) for path in d.write(dataset, target, escape_formulas=not raw, overwrite=force)]
-    typer.echo(jsonlib.dumps({"written": written}) if json else "\n".join(f"wrote {path}" for path in written))
+    if json:
+        print_json({"written": written})
+    else:
+        typer.echo("\n".join(f"wrote {path}" for path in written))

@@ -1,48 +1,35 @@
 """Commands that decide: decide, tune, rules."""
 
-import json as jsonlib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from treelabel.cli.options import (
-    ForceOption,
-    JsonOption,
-    ReadArguments,
-    require_new,
-    require_other_file,
-    with_read_options,
-)
-from treelabel.cli.printing import print_lines
+from treelabel.cli import options as o
+from treelabel.cli.printing import print_json, print_lines
 
-RuleOption = Annotated[
-    str, typer.Option(help="Decision rule, such as optimal:hf1 or threshold@0.3, or a file that tune wrote.")
-]
 ScoresArgument = Annotated[
     Path, typer.Argument(metavar="SCORES", help="Scores (.npz or .parquet); - for standard input.")
 ]
 
 
-@with_read_options
+@o.with_read_options
 def decide(
     scores: ScoresArgument,
-    read: ReadArguments,
+    read: o.ReadArguments,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (default: print).")] = None,
-    rule: RuleOption = "threshold",
-    unknown: Annotated[
-        float | None, typer.Option(help="Abstain where no label of the first level has a score of at least this.")
-    ] = None,
+    rule: Annotated[str, typer.Option(help=f"{o.RULE_HELP}.")] = "threshold",
+    unknown: o.UnknownOption = None,
     train: Annotated[Path | None, typer.Option(help="Training file, for rules that weigh labels by rarity.")] = None,
-    all_labels: Annotated[bool, typer.Option("--all-labels", help="Write ancestors as labels, too.")] = False,
-    force: ForceOption = False,
+    all_labels: o.AllLabelsOption = False,
+    force: o.ForceOption = False,
 ) -> None:
     """Turn scores into labels by a decision rule.
 
-    Writes one line per document: {"id": ..., "labels": [{"label": name, "path": "A > B", "p": 0.93}, ...]}, the most
-    specific labels, surest first; "closed": true says that they stand for their ancestors, too, "unknown": true that it
-    abstained. 'treelabel rules' lists the rules. The options
-    about reading are for the training file.
+    The output has one line per document: {"id": ..., "labels": [{"label": name, "path": "A > B", "p": 0.93}, ...]}. It
+    lists the most specific labels, the likeliest first. "closed": true means that they imply their ancestors;
+    "unknown": true means that the rule abstained. 'treelabel rules' lists the rules. The reading options apply to the
+    training file.
 
     \b
     Examples:
@@ -55,8 +42,7 @@ def decide(
     from treelabel.rules.decisions import decide as choose
     from treelabel.scores.score_matrix import Scores
 
-    require_other_file(output, scores, train, rule)
-    require_new(output, force)
+    o.check_output(output, force, scores, train, rule)
     loaded = Scores.load(scores)
     training = None if train is None else read.read_under(train, loaded.hierarchy)
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
@@ -70,11 +56,11 @@ def decide(
     typer.echo(f"{output}: {len(decisions):,} documents by {decisions.rule}, {empty:,} without a label{abstained}")
 
 
-@with_read_options
+@o.with_read_options
 def tune(
     truth: Annotated[Path, typer.Argument(metavar="VALID", help="Validation file with the true labels.")],
     scores: ScoresArgument,
-    read: ReadArguments,
+    read: o.ReadArguments,
     output: Annotated[Path, typer.Option("--output", "-o", help="JSON file to write the rule to.")],
     rule: Annotated[
         str,
@@ -83,15 +69,15 @@ def tune(
             "back_off(precision=0.95)."
         ),
     ] = "macro_f1",
-    force: ForceOption = False,
-    json: JsonOption = False,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
 ) -> None:
     """Find the numbers of a rule on validation data.
 
-    The file that it writes is a rule for decide, evaluate and compare, and is refused with any other hierarchy. A
-    threshold for each label needs many validation documents per label; with few, optimal:macro_f1, which needs none, is
-    often better. For back_off, a table tells what each precision costs: how many documents get a label, how many a
-    leaf, how deep it is, and how often it is right, on documents that the thresholds were not found on.
+    The output file is a rule for decide, evaluate and compare. It only works with the same hierarchy. A threshold for
+    each label needs many validation documents per label; with few, optimal:macro_f1, which needs none, is often better.
+    For back_off, a table shows what each precision costs: how many documents get a label, how many get a leaf, how deep
+    the label is, and how often it is right. These figures come from documents that the thresholds were not found on.
 
     \b
     Examples:
@@ -103,8 +89,7 @@ def tune(
     from treelabel.evaluation.tuning import tune as find
     from treelabel.scores.score_matrix import Scores
 
-    require_other_file(output, scores, truth)
-    require_new(output, force)
+    o.check_output(output, force, scores, truth)
     loaded = Scores.load(scores)
     data = read.read_under(truth, loaded.hierarchy)
     tuned = find(data, loaded, rule)
@@ -115,7 +100,7 @@ def tune(
         table = back_off_table(data, loaded, asked, tuned.measured["confidence"])
     if json:
         rows = {} if table is None else {"table": [row.to_json() for row in table.rows]}
-        typer.echo(jsonlib.dumps({"rule": tuned.rule, "measured": dict(tuned.measured), **rows}, indent=2))
+        print_json({"rule": tuned.rule, "measured": dict(tuned.measured), **rows})
         return
     if table is not None:
         levels = ", ".join("never" if t > 1 else f"{t:.4f}" for t in tuned.settings["t"])
@@ -126,7 +111,7 @@ def tune(
     typer.echo(f"{output}: {tuned.rule}; {reached} on the {count:,} documents it was tuned on, likely less on others")
 
 
-def rules(json: JsonOption = False) -> None:
+def rules(json: o.JsonOption = False) -> None:
     """List the decision rules: what they choose, which metric they are best for, and what that assumes.
 
     \b
@@ -148,7 +133,7 @@ def rules(json: JsonOption = False) -> None:
             }
             for row in RULES.values()
         }
-        typer.echo(jsonlib.dumps(rows, indent=2))
+        print_json(rows)
         return
     width = 2 + max(len(row.help) for row in RULES.values())
     typer.echo(f"{'rule':<27}{'what it chooses':<{width}}{'':<13}assuming")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from treelabel.core.errors import TreelabelError
+
 if TYPE_CHECKING:
     from treelabel.data.dataset import Dataset
     from treelabel.scores.score_matrix import Scores
@@ -71,7 +73,6 @@ def _learn(parts: "dict[str, Dataset]") -> "Scores":
 
 def _report(parts: "dict[str, Dataset]", scores: "Scores") -> None:
     """Write a report of the test part; where its packages are missing, say how to get them."""
-    from treelabel.core.errors import TreelabelError
     from treelabel.report.writing import write_report
 
     path = OUTPUT / "report.html"

@@ -1,34 +1,32 @@
 """The command drift: whether texts still are what a model was trained on."""
 
-import json as jsonlib
 from typing import Annotated
 
 import typer
 
-from treelabel.cli.models import ModelArgument
-from treelabel.cli.options import JsonOption, ReadArguments, SignatureOption, with_read_options
-from treelabel.cli.predict import TextsArgument
-from treelabel.cli.printing import echo
+from treelabel.cli import options as o
+from treelabel.cli.printing import echo, print_json
+from treelabel.core.errors import TreelabelError
 
 # For a cron job: texts have drifted.
 DRIFTED = 3
 # Scores that are held at a time; of more labels, only the likeliest of each text.
 MOST_SCORES = 1 << 23
 MANY_LABELS = 10_000
-KEPT = 100
+MOST_LIKELY = 100
 
 
-@with_read_options
+@o.with_read_options
 def drift(
-    model: ModelArgument,
-    texts: TextsArgument,
-    read: ReadArguments,
+    model: o.ModelArgument,
+    texts: o.TextsArgument,
+    read: o.ReadArguments,
     limit: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="The largest change of a share that is no drift.")
     ] = 0.1,
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
-    require_signature: SignatureOption = None,
-    json: JsonOption = False,
+    seed: o.SeedOption = 0,
+    require_signature: o.SignatureOption = None,
+    json: o.JsonOption = False,
 ) -> None:
     """Compare texts with what a model was trained on: unknown words, shares of labels, confidence.
 
@@ -43,7 +41,6 @@ def drift(
     """
     import numpy as np
 
-    from treelabel.core.errors import TreelabelError
     from treelabel.data.data_file import DataFile
     from treelabel.models.model_inputs import texts_of
     from treelabel.models.persistence.load import load_model
@@ -56,7 +53,7 @@ def drift(
         raise TreelabelError("--taxonomy cannot be given here: the model knows its hierarchy")
     file, h = DataFile.of(texts, **options), loaded.hierarchy_
     meter = DriftMeter(h, loaded.profile_, seed)
-    top = KEPT if len(h) > MANY_LABELS else None
+    top = MOST_LIKELY if len(h) > MANY_LABELS else None
     size = max(1, min(8192, MOST_SCORES // max(1, min(len(h), MANY_LABELS))))
     for batch in file.batches(h, size):
         blank = blank_texts(texts_of(batch)[0])
@@ -65,6 +62,9 @@ def drift(
     results = meter.result(limit)
     if all(measure.change is None for measure in results.measures):
         raise TreelabelError(f"{model}: the model remembers nothing of its training that {texts} can be compared with")
-    echo(jsonlib.dumps(results.to_json(), indent=2, ensure_ascii=False) if json else str(results))
+    if json:
+        print_json(results.to_json())
+    else:
+        echo(str(results))
     if results.is_beyond:
         raise typer.Exit(DRIFTED)

@@ -7,40 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from treelabel.cli.judge import (
-    JudgedRuleOption,
-    MetricsOption,
-    TrainOption,
-    hierarchy_with_systems,
-    metric_names,
-    opened_predictions,
-)
-from treelabel.cli.options import (
-    ForceOption,
-    JsonOption,
-    ReadArguments,
-    require_file_name,
-    require_new,
-    require_other_file,
-    with_read_options,
-)
-from treelabel.cli.printing import echo
+from treelabel.cli import options as o
+from treelabel.cli.judge import hierarchy_with_systems, metric_names, opened_predictions
+from treelabel.cli.printing import echo, print_json
+from treelabel.core.errors import TreelabelError
 
 if TYPE_CHECKING:
     from treelabel.evaluation.streaming import Judged, Opened
-    from treelabel.hierarchy.hierarchy import Hierarchy
 
 
-@with_read_options
+@o.with_read_options
 def evaluate(
-    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="Data file with the true labels.")],
+    truth: o.TruthArgument,
     predictions: Annotated[
         Path, typer.Argument(metavar="PREDICTIONS", help="Predictions (.jsonl ...) or scores (.npz, .parquet).")
     ],
-    read: ReadArguments,
-    metrics: MetricsOption = None,
-    train: TrainOption = None,
-    rule: JudgedRuleOption = None,
+    read: o.ReadArguments,
+    metrics: o.MetricsOption = None,
+    train: o.FrequenciesOption = None,
+    rule: o.JudgedRuleOption = None,
     intervals: Annotated[bool, typer.Option("--intervals", help="Add 95% bootstrap intervals.")] = False,
     by_label: Annotated[
         bool, typer.Option("--by-label", help="Add a table of the labels, worst first (with --json: all of them).")
@@ -55,18 +40,20 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Write the wrong documents, worst first (the same formats)."),
     ] = None,
-    force: ForceOption = False,
-    json: JsonOption = False,
+    force: o.ForceOption = False,
+    json: o.JsonOption = False,
 ) -> None:
     """Judge predictions or scores against the truth.
 
-    Documents are matched by id. A prediction is {"id": ..., "labels": [...]}, labels being names, paths or
-    objects with "label" or "path"; with "closed": true they stand for their ancestors too. Scores are decided by the
-    rule that predict takes for labels like those of the truth, which is printed, or by --rule. Where documents got no
-    label, it says how many, and what those with one have. A metric that does not apply is skipped, and it says why.
+    Documents are matched by id. A prediction is {"id": ..., "labels": [...]}; labels are names, paths, or objects with
+    "label" or "path". With "closed": true, labels imply their ancestors. Scores are turned into labels by --rule; the
+    default is the rule that predict uses for labels like those of the truth, and the output names it. If some documents
+    got no label, the output counts them and adds the values of the others. Metrics that do not apply are skipped with
+    the reason.
 
-    Both files are read in batches: where ids stand in the same order, memory does not grow with the documents, but for
-    some bytes per document and metric with --intervals, and for the texts of at most 100,000 documents with --errors.
+    Both files are read in batches. If their ids are in the same order, memory does not grow with the number of
+    documents, except for a few bytes per document and metric with --intervals, and for the texts of at most 100,000
+    documents with --errors.
 
     \b
     Examples:
@@ -75,7 +62,6 @@ def evaluate(
       treelabel evaluate test.csv predictions.jsonl --train train.csv --by-label --errors errors.csv
       treelabel predict model test.csv -o - | treelabel evaluate test.csv -
     """
-    from treelabel.core.errors import TreelabelError
     from treelabel.core.inputs import STANDARD
     from treelabel.data.io.tables import repeatable, require_table_format, write_table
 
@@ -84,14 +70,12 @@ def evaluate(
     for output in (by_label_output, errors):
         if output is not None:
             require_table_format(output)
-            require_file_name(output)
-            require_other_file(output, truth, predictions, train)
-            require_new(output, force)
+            o.check_output(output, force, truth, predictions, train)
     if errors is not None and errors == by_label_output:
         raise TreelabelError(f"{errors}: --errors and --by-label-output name the same file; give each its own")
     # Files are read more than once.
     with repeatable(truth, read.format) as true, repeatable(predictions) as system:
-        judged = _judged(
+        judged = _judge(
             true,
             system,
             read,
@@ -110,17 +94,19 @@ def evaluate(
         write_table(judged.wrong.to_arrow(), errors)
         written.append(f"{errors}: {judged.wrong}")
     if json:
-        typer.echo(jsonlib.dumps(_stored(judged, intervals, by_label), indent=2))
+        print_json(_stored(judged, intervals, by_label))
         return
     parts = [judged.result.table(intervals)]
     parts += [str(judged.labels)] if by_label and judged.labels is not None else []
     echo("\n\n".join([*parts, *(["\n".join(written)] if written else [])]))
 
 
-def _judged(truth: Path, predictions: Path, read: ReadArguments, train: Path | None, **asked: Any) -> "Judged":
+def _judge(truth: Path, predictions: Path, read: o.ReadArguments, train: Path | None, **asked: Any) -> "Judged":
     """Wire files to what judges them."""
     from treelabel.data.data_file import DataFile, with_hierarchy
     from treelabel.evaluation.streaming import Question, Survey, judge_files
+    from treelabel.scores.score_files import is_score_file
+    from treelabel.scores.stream import ScoreFile
 
     options = read.options(need_text=False)
     taxonomy = options.pop("taxonomy")
@@ -128,23 +114,9 @@ def _judged(truth: Path, predictions: Path, read: ReadArguments, train: Path | N
     (data, *learned), hierarchy, is_of_labels = with_hierarchy(files, taxonomy)
     h = hierarchy_with_systems(hierarchy, is_of_labels, [predictions], read)
     counted = Survey.of(h, lambda: learned[0].batches(h)) if learned else None
-    question = Question(**asked)
-    return judge_files(
-        h,
-        lambda: data.batches(h),
-        _opened_system(predictions, h, read),
-        question,
-        counted,
-        str(predictions),
-    )
-
-
-def _opened_system(path: Path, hierarchy: "Hierarchy", read: ReadArguments) -> "Opened":
-    """Return what begins to read predictions or scores."""
-    from treelabel.scores.score_files import is_score_file
-    from treelabel.scores.stream import ScoreFile
-
-    return ScoreFile(path).batches if is_score_file(path) else lambda: opened_predictions(path, hierarchy, read)
+    is_scored = is_score_file(predictions)
+    system: Opened = ScoreFile(predictions).batches if is_scored else lambda: opened_predictions(predictions, h, read)
+    return judge_files(h, lambda: data.batches(h), system, Question(**asked), counted, str(predictions))
 
 
 def _stored(judged: "Judged", intervals: bool, by_label: bool) -> dict[str, Any]:
@@ -152,11 +124,11 @@ def _stored(judged: "Judged", intervals: bool, by_label: bool) -> dict[str, Any]
     result = judged.result
     stored: dict[str, Any] = jsonlib.loads(result.to_json())
     if intervals:
-        found_intervals = result.intervals()
-        ends = {name: [each.low, each.high] for name, each in found_intervals.items()}
+        known = result.intervals()
+        ends = {name: [each.low, each.high] for name, each in known.items()}
         # JSON has no way to write that an end is not known.
         stored["intervals"] = {name: [None if isnan(end) else end for end in pair] for name, pair in ends.items()}
-        stored["no_interval"] = {name: each.reason for name, each in found_intervals.items() if each.reason}
+        stored["no_interval"] = {name: each.reason for name, each in known.items() if each.reason}
     if by_label and judged.labels is not None:
         stored["labels"] = list(judged.labels.to_json())
     if judged.wrong is not None:

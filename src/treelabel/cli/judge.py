@@ -1,6 +1,5 @@
 """Commands that judge: compare, metrics; and what they share with evaluate."""
 
-import json as jsonlib
 import re
 import textwrap
 import warnings
@@ -9,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
-from treelabel.cli.printing import echo
+from treelabel.cli import options as o
+from treelabel.cli.printing import echo, print_json, print_note
+from treelabel.core.errors import TreelabelError, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from treelabel.hierarchy.label_ids import Label
     from treelabel.metrics.metric import Metric
 
-MetricsOption = Annotated[
-    str | None, typer.Option(help="Metrics, comma-separated; 'all' for all that apply (see treelabel metrics).")
-]
-JudgedRuleOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Decision rule for scores, such as optimal:hf1 or threshold@0.5, or a file that tune wrote (default: as "
-        "predict decides for labels like those of the truth)."
-    ),
-]
-TrainOption = Annotated[Path | None, typer.Option(help="Training file, for the frequencies of labels.")]
-
 
 def metric_names(metrics: str | None) -> list[str] | str | None:
     """Split the names of metrics at commas; "all" and None stay."""
@@ -43,7 +31,7 @@ def metric_names(metrics: str | None) -> list[str] | str | None:
     return [name.strip() for name in re.split(r",(?![^(]*\))", metrics) if name.strip()]
 
 
-def prediction_file(path: Path, read: ReadArguments) -> "PredictionFile":
+def prediction_file(path: Path, read: o.ReadArguments) -> "PredictionFile":
     """Return what reads a file of predictions."""
     from treelabel.data.prediction_files import PredictionFile
 
@@ -51,14 +39,14 @@ def prediction_file(path: Path, read: ReadArguments) -> "PredictionFile":
 
 
 def hierarchy_with_systems(
-    hierarchy: "Hierarchy", is_of_labels: bool, paths: list[Path], read: ReadArguments
+    hierarchy: "Hierarchy", is_of_labels: bool, paths: list[Path], read: o.ReadArguments
 ) -> "Hierarchy":
     """Extend the hierarchy of the truth by the labels of systems: scores know theirs, predictions have paths.
 
     Under a taxonomy, scores must have the same one, and reading predictions for good refuses labels that it does not
     have.
     """
-    from treelabel.hierarchy.union import join_hierarchies
+    from treelabel.hierarchy.union import join_hierarchies, with_paths
     from treelabel.scores.score_files import is_score_file
     from treelabel.scores.stream import ScoreFile
 
@@ -71,24 +59,13 @@ def hierarchy_with_systems(
     # The nodes of the first scores keep their order, by which equal scores are ranked.
     for what, known_by_scores in zip([*list(scored)[1:], "the truth"], others, strict=False):
         known = join_hierarchies(known, known_by_scores, str(what))
-    for path in paths:
-        if path not in scored:
-            known = _with_predicted(known, path, read)
+    for path in (path for path in paths if path not in scored):
+        new = unknown_paths(known, prediction_file(path, read).file.labels(), read.sep)
+        if new:
+            what = "1 predicted label is" if len(new) == 1 else f"{len(new):,} predicted labels are"
+            print_note(f"{path}: {what} not among those of the truth: {some([' > '.join(names) for names in new])}")
+            known = with_paths(known, new)
     return known
-
-
-def _with_predicted(hierarchy: "Hierarchy", path: Path, read: ReadArguments) -> "Hierarchy":
-    """Add the paths of predicted labels that a hierarchy made of labels does not have."""
-    from treelabel.core.errors import some
-    from treelabel.hierarchy.union import with_paths
-
-    new = unknown_paths(hierarchy, prediction_file(path, read).file.labels(), read.sep)
-    if not new:
-        return hierarchy
-    summary = some([" > ".join(names) for names in new])
-    what = "1 predicted label is" if len(new) == 1 else f"{len(new):,} predicted labels are"
-    typer.echo(f"treelabel: note: {path}: {what} not among those of the truth: {summary}", err=True)
-    return with_paths(hierarchy, new)
 
 
 def unknown_paths(hierarchy: "Hierarchy", labels: "Iterable[Label]", sep: str | None) -> list[tuple[str, ...]]:
@@ -109,7 +86,7 @@ def unknown_paths(hierarchy: "Hierarchy", labels: "Iterable[Label]", sep: str | 
     return new
 
 
-def opened_predictions(path: Path, hierarchy: "Hierarchy", read: ReadArguments) -> "Iterator[Predicted]":
+def opened_predictions(path: Path, hierarchy: "Hierarchy", read: o.ReadArguments) -> "Iterator[Predicted]":
     """Read predictions in batches."""
     from treelabel.evaluation.alignment import closed_where
     from treelabel.evaluation.streaming import Predicted
@@ -119,7 +96,7 @@ def opened_predictions(path: Path, hierarchy: "Hierarchy", read: ReadArguments) 
 
 
 def read_judged(
-    truth: Path, train: Path | None, systems: list[Path], read: ReadArguments
+    truth: Path, train: Path | None, systems: list[Path], read: o.ReadArguments
 ) -> "tuple[Dataset, Dataset | None, dict[str, Any]]":
     """Read the truth, training data and systems by name, all documents in the order of the truth.
 
@@ -133,9 +110,8 @@ def read_judged(
     return data, training, {name: _read_system(path, data, read) for name, path in system_names(systems).items()}
 
 
-def _read_system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
+def _read_system(path: Path, truth: "Dataset", read: o.ReadArguments) -> Any:
     """Read predictions or scores, in the order of the truth."""
-    from treelabel.core.errors import TreelabelError
     from treelabel.evaluation.alignment import rows_by_id
     from treelabel.evaluation.streaming import Predicted
     from treelabel.scores.score_files import is_score_file
@@ -156,7 +132,6 @@ def _read_system(path: Path, truth: "Dataset", read: ReadArguments) -> Any:
 
 def system_names(paths: list[Path]) -> dict[str, Path]:
     """Call systems by their files, with folders where files are called the same."""
-    from treelabel.core.errors import TreelabelError
 
     for names in ([path.name for path in paths], [str(path) for path in paths]):
         if len(set(names)) == len(paths):
@@ -164,26 +139,27 @@ def system_names(paths: list[Path]) -> dict[str, Path]:
     raise TreelabelError("the same file stands twice among the systems")
 
 
-@with_read_options
+@o.with_read_options
 def compare(
-    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="Data file with the true labels.")],
+    truth: o.TruthArgument,
     systems: Annotated[list[Path], typer.Argument(metavar="A B ...", help="Predictions or scores of each system.")],
-    read: ReadArguments,
-    metrics: MetricsOption = None,
-    train: TrainOption = None,
-    rule: JudgedRuleOption = None,
+    read: o.ReadArguments,
+    metrics: o.MetricsOption = None,
+    train: o.FrequenciesOption = None,
+    rule: o.JudgedRuleOption = None,
     resamples: Annotated[int, typer.Option(help="Resamples for intervals, and exchanges for p-values.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
-    json: JsonOption = False,
+    seed: o.SeedOption = 0,
+    json: o.JsonOption = False,
 ) -> None:
     """Compare systems on the same documents.
 
-    Every system is tested against the first: stars by exchanging the two systems' answers document by document,
-    intervals by resampling documents, single decisions with the micro sign test, which exchanges documents, too;
-    p-values are corrected by Holm's procedure. The tail by training frequency has the macro t-test of the literature:
-    it takes labels for independent, so read its stars with care (definitions, section 7). Means over labels have no
-    interval where more than a fifth of the labels have fewer than five documents. Scores are all decided by one rule,
-    --rule or the one that predict takes for labels like those of the truth; the table names the rule of each system.
+    Every system is tested against the first. Stars come from a permutation test, which exchanges the two systems'
+    answers document by document. Intervals come from resampling documents. Single decisions are compared by the micro
+    sign test, which exchanges documents, too. Holm's procedure corrects the p-values. The tail by training frequency
+    has the macro t-test of the literature; it treats labels as independent, so read its stars with care (definitions,
+    section 7). Means over labels have no interval if more than a fifth of the labels have fewer than five documents.
+    One rule decides for all scores: --rule, or the one that predict uses for labels like those of the truth. The table
+    names the rule of each system.
 
     \b
     Example:
@@ -205,10 +181,10 @@ def compare(
 
 
 def metrics(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Tell all about one metric.")] = None,
-    json: JsonOption = False,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A metric to describe.")] = None,
+    json: o.JsonOption = False,
 ) -> None:
-    """List the metrics and what they need, or tell all about one: its conventions, and how to change them.
+    """List the metrics and what they need, or describe one: its conventions, and how to change them.
 
     \b
     Examples:
@@ -219,10 +195,10 @@ def metrics(
 
     chosen = list(METRICS.values()) if name is None else [METRICS[name] if name in METRICS else find_metric(name)]
     if json:
-        typer.echo(jsonlib.dumps({row.name: _about(row) for row in chosen}, indent=2))
+        print_json({row.name: _about(row) for row in chosen})
         return
     if name is not None:
-        echo("\n".join(_told(chosen[0])))
+        echo("\n".join(_description(chosen[0])))
         return
     papers = list(dict.fromkeys(row.paper for row in METRICS.values()))
     width = max(map(len, METRICS)) + 2
@@ -234,7 +210,7 @@ def metrics(
     typer.echo("")
     for number, paper in enumerate(papers, 1):
         typer.echo(f"[{number}] {paper}")
-    typer.echo("\ntreelabel metrics NAME tells the conventions of one, and how to change them.")
+    typer.echo("\ntreelabel metrics NAME describes the conventions of one, and how to change them.")
 
 
 def _about(row: "Metric") -> dict[str, Any]:
@@ -249,8 +225,8 @@ def _about(row: "Metric") -> dict[str, Any]:
     }
 
 
-def _told(row: "Metric") -> list[str]:
-    """Tell all about a metric, in lines."""
+def _description(row: "Metric") -> list[str]:
+    """Describe a metric in lines."""
     lines = [
         f"{row.name}: {row.help}",
         f"  {'higher' if row.higher_is_better else 'lower'} is better; needs {', '.join(sorted(row.needs))}",

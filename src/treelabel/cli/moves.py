@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treelabel.cli.options import ReadArguments, require_other_file
+from treelabel.cli.options import ReadArguments, check_output
+from treelabel.cli.printing import print_note
+from treelabel.core.errors import TreelabelError, locate_errors
 
 if TYPE_CHECKING:
     from treelabel.data.dataset import Dataset
@@ -33,7 +35,6 @@ OldTaxonomyOption = Annotated[
 
 def new_hierarchy(read: ReadArguments, moves: Path | None) -> "Hierarchy | None":
     """Read the new taxonomy, without which a table of moves means nothing."""
-    from treelabel.core.errors import TreelabelError
     from treelabel.data.taxonomy.taxonomy_files import read_taxonomy
 
     if read.taxonomy is None:
@@ -45,7 +46,6 @@ def new_hierarchy(read: ReadArguments, moves: Path | None) -> "Hierarchy | None"
 
 def moves_to(old: "Hierarchy", read: ReadArguments, moves: Path | None, partial: bool = False) -> "Moves":
     """Find the labels of an old hierarchy in the new taxonomy, by a table of moves if there is one."""
-    from treelabel.core.errors import locate_errors
     from treelabel.data.taxonomy.move_tables import read_moves
     from treelabel.hierarchy.moves import Moves
 
@@ -80,7 +80,7 @@ def read_moved(source: Path, read: ReadArguments, moves: Path, old_taxonomy: Pat
     emptied = int(((row_sizes(carried.labels) == 0) & (row_sizes(data.labels) > 0)).sum())
     typer.echo(describe_moves(resolved, partial))
     if emptied:
-        typer.echo(f"treelabel: note: {emptied:,} documents have no label any more", err=True)
+        print_note(f"{emptied:,} documents have no label any more")
     return carried
 
 
@@ -92,14 +92,13 @@ def check_moves(
     others: dict[str, bool],
 ) -> None:
     """Refuse options that do not go with a table of moves, or without one."""
-    from treelabel.core.errors import TreelabelError
 
     if moves is None:
         if old_taxonomy is not None:
             raise TreelabelError("--old-taxonomy belongs to --moves; without it, --taxonomy is that of IN")
         return
     source, target = files
-    require_other_file(target, source, moves, read.taxonomy, old_taxonomy)
+    check_output(target, True, source, moves, read.taxonomy, old_taxonomy)
     _ = new_hierarchy(read, moves)
     for option, asked in others.items():
         if asked:
@@ -108,32 +107,22 @@ def check_moves(
 
 def move_without_texts(source: Path, target: Path, read: ReadArguments, moves: Path, old_taxonomy: Path | None) -> None:
     """Carry a score file, which knows its old taxonomy, or a prediction file to the new one."""
+    from treelabel.operations.move_predictions import move_predictions, predicted_hierarchy
     from treelabel.scores.score_files import is_score_file
-
-    if is_score_file(source):
-        _move_scores(source, target, read, moves)
-    else:
-        _move_predictions(source, target, read, moves, old_taxonomy)
-
-
-def _move_scores(source: Path, target: Path, read: ReadArguments, moves: Path) -> None:
     from treelabel.scores.score_matrix import Scores
 
-    scores = Scores.load(source)
-    resolved = moves_to(scores.hierarchy, read, moves)
-    scores.moved(resolved).save(target)
-    typer.echo(describe_moves(resolved))
-    typer.echo(f"wrote {target}: scores of {len(scores):,} documents, {len(resolved.new):,} nodes")
-
-
-def _move_predictions(source: Path, target: Path, read: ReadArguments, moves: Path, old_taxonomy: Path | None) -> None:
-    from treelabel.operations import move_predictions
-
+    if is_score_file(source):
+        scores = Scores.load(source)
+        resolved = moves_to(scores.hierarchy, read, moves)
+        scores.moved(resolved).save(target)
+        typer.echo(describe_moves(resolved))
+        typer.echo(f"wrote {target}: scores of {len(scores):,} documents, {len(resolved.new):,} nodes")
+        return
     old = _old_hierarchy(read, old_taxonomy)
-    known = move_predictions.predicted_hierarchy(source, read.limits) if old is None else old
+    known = predicted_hierarchy(source, read.limits) if old is None else old
     resolved = moves_to(known, read, moves, partial=old is None)
-    done = move_predictions.move_predictions(source, target, resolved, read.limits)
+    done = move_predictions(source, target, resolved, read.limits)
     typer.echo(describe_moves(resolved, partial=old is None))
     typer.echo(f"wrote {target}: {done.documents:,} documents, {done.changed:,} of them with other labels")
     if done.emptied:
-        typer.echo(f"treelabel: note: {done.emptied:,} documents have no label any more", err=True)
+        print_note(f"{done.emptied:,} documents have no label any more")

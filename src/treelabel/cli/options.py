@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from treelabel.core.errors import TreelabelError, quote
+
 if TYPE_CHECKING:
     from treelabel.core.limits import Limits
     from treelabel.data.dataset import Dataset
@@ -16,37 +18,52 @@ if TYPE_CHECKING:
 
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there already.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+RawOption = Annotated[
+    bool, typer.Option("--raw", help="Write CSV cells as they are, even what a spreadsheet would run as a formula.")
+]
+SeedOption = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 SignatureOption = Annotated[
     Path | None,
     typer.Option(
         metavar="KEY", help="Refuse a model that is not signed with this public key (a PEM file, or a folder of them)."
     ),
 ]
+ToFormatOption = Annotated[str | None, typer.Option(help="Format of the output (default: by its ending).")]
+
+TrainArgument = Annotated[Path, typer.Argument(metavar="TRAIN", help="Data file with texts and labels.")]
+TruthArgument = Annotated[Path, typer.Argument(metavar="TRUTH", help="Data file with the true labels.")]
+TextsArgument = Annotated[
+    Path,
+    typer.Argument(metavar="TEXTS", help="Data file with texts (labels are not looked at); - for standard input."),
+]
+FrequenciesOption = Annotated[Path | None, typer.Option(help="Training file, for the frequencies of labels.")]
+
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder that fit wrote.")]
+ModelOption = Annotated[str, typer.Option(help="Model; treelabel models lists them.")]
+SetOption = Annotated[list[str] | None, typer.Option(help="A setting of the model, as C=1 (repeat).")]
+
+RULE_HELP = "Decision rule for scores, such as optimal:hf1 or threshold@0.3, or a file that tune wrote"
+MetricsOption = Annotated[
+    str | None, typer.Option(help="Metrics, comma-separated; 'all' for all that apply (see treelabel metrics).")
+]
+JudgedRuleOption = Annotated[
+    str | None, typer.Option(help=f"{RULE_HELP} (default: as predict decides for labels like those of the truth).")
+]
+UnknownOption = Annotated[
+    float | None, typer.Option(help="Abstain where no label of the first level has a score of at least this.")
+]
+AllLabelsOption = Annotated[bool, typer.Option("--all-labels", help="Write ancestors as labels, too.")]
 
 
-def require_other_file(output: Path | None, *inputs: Path | str | None) -> None:
-    """Refuse to write over what is being read."""
-    from treelabel.core.errors import TreelabelError
-
-    for given in inputs:
-        is_there = output is not None and given is not None and output.exists() and Path(given).exists()
-        if is_there and output.samefile(given):  # type: ignore[union-attr, arg-type]
-            raise TreelabelError(f"{output}: is what is to be read, and would be replaced; choose another output")
-
-
-def require_new(output: Path | None, force: bool) -> None:
-    """Refuse to write over a file that is there, unless that is asked for."""
-    from treelabel.core.errors import TreelabelError
-
-    if output is not None and not force and output.is_file():
-        raise TreelabelError(f"{output} is there already; choose another name, or replace it with --force")
-
-
-def require_file_name(output: Path) -> None:
-    """Refuse a name that no file can have, before hours of work for it."""
+def check_output(output: Path | None, force: bool, *inputs: Path | str | None) -> None:
+    """Refuse a file that cannot be written, is being read, or is there already, before hours of work for it."""
     from treelabel.core.atomic_output import require_writable
-    from treelabel.core.errors import TreelabelError
+    from treelabel.core.inputs import STANDARD
 
+    if output is None or output == STANDARD:
+        return
+    if output.exists() and any(each is not None and Path(each).exists() and output.samefile(each) for each in inputs):
+        raise TreelabelError(f"{output}: is what is to be read, and would be replaced; choose another output")
     if output.is_dir():
         raise TreelabelError(f"{output}: is a folder, expected the name of a file to write")
     if output.parent.exists() and not output.parent.is_dir():
@@ -54,6 +71,8 @@ def require_file_name(output: Path) -> None:
     if not output.parent.is_dir():
         raise TreelabelError(f"{output}: the folder {output.parent} does not exist; make it first")
     require_writable(output, output.parent)
+    if output.is_file() and not force:
+        raise TreelabelError(f"{output} is there already; choose another name, or replace it with --force")
 
 
 @dataclass(frozen=True)
@@ -101,15 +120,11 @@ class ReadArguments:
 
         return parse_limits(self.limit or [])
 
-    def read(
-        self,
-        path: Path,
-        need_text: bool = True,
-        taxonomy: "Hierarchy | None" = None,
-        need_labels: bool = True,
-    ) -> "Dataset":
-        """Read a data file with these options; a hierarchy that is known takes the place of a taxonomy."""
-        return self.read_with(path, None, need_text, taxonomy, need_labels)[0]
+    def read(self, path: Path, **needs: Any) -> "Dataset":
+        """Read a data file with these options, and what `options` takes."""
+        from treelabel.data.read import read
+
+        return read(path, **self.options(**needs))
 
     def read_under(self, path: Path, hierarchy: "Hierarchy") -> "Dataset":
         """Read labels under the hierarchy of scores; with labels that it does not have, under one of its own."""
@@ -125,22 +140,14 @@ class ReadArguments:
             return data
 
     def read_with(
-        self,
-        path: Path,
-        train: Path | None,
-        need_text: bool = True,
-        taxonomy: "Hierarchy | None" = None,
-        need_labels: bool = True,
-        widen: bool = False,
+        self, path: Path, train: Path | None, need_text: bool = True, widen: bool = False
     ) -> "tuple[Dataset, Dataset | None]":
         """Read a data file and, if there is one, a training file under the same hierarchy; see `read_together`."""
         from treelabel.data.joint_reading import read_together
-        from treelabel.data.read import read
 
-        options = self.options(need_text, need_labels, taxonomy)
         if train is None:
-            return read(path, **options), None
-        data, training = read_together([path, train], widen=widen, **options)
+            return self.read(path, need_text=need_text), None
+        data, training = read_together([path, train], widen=widen, **self.options(need_text))
         return data, training
 
     def read_batches(
@@ -157,13 +164,10 @@ class ReadArguments:
         self, need_text: bool = True, need_labels: bool = True, taxonomy: "Hierarchy | None" = None
     ) -> dict[str, Any]:
         """Return the options of `read`, checked."""
-        from treelabel.core.errors import TreelabelError, quote
-
         for name, allowed in (("on_error", ("stop", "skip")), ("lists", ("labels", "path"))):
             if getattr(self, name) not in allowed:
-                option = name.replace("_", "-")
-                result = quote(getattr(self, name))
-                raise TreelabelError(f"--{option} is {result}, expected {' or '.join(allowed)}")
+                shown = f"--{name.replace('_', '-')} is {quote(getattr(self, name))}"
+                raise TreelabelError(f"{shown}, expected {' or '.join(allowed)}")
         options = asdict(self) | {"text": self.text or None, "labels": self.labels or None, "limits": self.limits}
         options |= {"need_text": need_text, "need_labels": need_labels}
         del options["limit"]
@@ -182,7 +186,7 @@ def with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
     An option that the command has itself, such as --limit of drift, takes the place of one of these.
     """
     hints = get_type_hints(command, include_extras=True)
-    place = next(name for name, hint in hints.items() if hint is ReadArguments)
+    parameter = next(name for name, hint in hints.items() if hint is ReadArguments)
     option_hints = get_type_hints(ReadArguments, include_extras=True)
     options = [
         inspect.Parameter(
@@ -193,15 +197,15 @@ def with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ]
 
     @wraps(command)
-    def expanded(**values: Any) -> Any:
+    def wrapper(**values: Any) -> Any:
         read = ReadArguments(**{option.name: values.pop(option.name) for option in options})
-        return command(**values, **{place: read})
+        return command(**values, **{parameter: read})
 
-    own = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
-        for parameter in inspect.signature(command).parameters.values()
-        if parameter.name != place
+    local = [
+        each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[each.name])
+        for each in inspect.signature(command).parameters.values()
+        if each.name != parameter
     ]
-    expanded.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
-    expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *options]}
-    return expanded
+    wrapper.__signature__ = inspect.Signature([*local, *options])  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {each.name: each.annotation for each in [*local, *options]}
+    return wrapper

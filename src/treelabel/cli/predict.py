@@ -6,23 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from treelabel.cli.decide import RuleOption
-from treelabel.cli.models import ModelArgument
-from treelabel.cli.options import (
-    ForceOption,
-    ReadArguments,
-    SignatureOption,
-    require_new,
-    require_other_file,
-    with_read_options,
-)
-from treelabel.cli.printing import echo
+from treelabel.cli import options as o
+from treelabel.cli.printing import echo, print_note
 
-TextsArgument = Annotated[
-    Path,
-    typer.Argument(metavar="TEXTS", help="Data file with texts (labels are not looked at); - for standard input."),
-]
-ToFormatOption = Annotated[str | None, typer.Option(help="Format of the output (default: by its ending).")]
 ResumeOption = Annotated[
     bool,
     typer.Option(
@@ -44,19 +30,19 @@ ONE_LABEL = (
 )
 
 
-@with_read_options
+@o.with_read_options
 def score(
-    model: ModelArgument,
-    texts: TextsArgument,
-    read: ReadArguments,
+    model: o.ModelArgument,
+    texts: o.TextsArgument,
+    read: o.ReadArguments,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Scores to write (.npz or .parquet); - for standard output.")
     ],
     top: Annotated[int | None, typer.Option(help="Keep only this many of the largest scores of each document.")] = None,
-    to_format: ToFormatOption = None,
+    to_format: o.ToFormatOption = None,
     resume: ResumeOption = False,
-    force: ForceOption = False,
-    require_signature: SignatureOption = None,
+    force: o.ForceOption = False,
+    require_signature: o.SignatureOption = None,
 ) -> None:
     """Score texts: the probability of every node.
 
@@ -71,8 +57,7 @@ def score(
     from treelabel.cli.bulk import Job, output_format, score_file
     from treelabel.models.persistence.load import load_model
 
-    require_other_file(output, texts)
-    require_new(output, force or resume)
+    o.check_output(output, force or resume, texts)
     name = output_format(output, to_format, SCORES, "scores")
     loaded = load_model(model, require_signature)
     job = Job(loaded, model, texts, read, output, name, resume, {"top": top})
@@ -82,34 +67,29 @@ def score(
     typer.echo(f"{output}: {summary}{also}", err=output == STANDARD)
 
 
-@with_read_options
+@o.with_read_options
 def predict(
-    model: ModelArgument,
-    texts: TextsArgument,
-    read: ReadArguments,
+    model: o.ModelArgument,
+    texts: o.TextsArgument,
+    read: o.ReadArguments,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="File to write: .jsonl, .csv, .tsv, .parquet or .xlsx (default: print)."),
     ] = None,
-    rule: Annotated[str | None, RuleOption.__metadata__[0]] = None,
-    unknown: Annotated[
-        float | None, typer.Option(help="Abstain where no label of the first level has a score of at least this.")
-    ] = None,
-    all_labels: Annotated[bool, typer.Option("--all-labels", help="Write ancestors as labels, too.")] = False,
+    rule: Annotated[str | None, typer.Option(help=f"{o.RULE_HELP}.")] = None,
+    unknown: o.UnknownOption = None,
+    all_labels: o.AllLabelsOption = False,
     alternatives: Annotated[
         int, typer.Option(min=0, help="Add so many of the likeliest leaves that were not predicted.")
     ] = 0,
     keep_columns: Annotated[
         bool, typer.Option("--keep-columns", help="Write all columns of the input, too, before the predictions.")
     ] = False,
-    to_format: ToFormatOption = None,
-    raw: Annotated[
-        bool,
-        typer.Option("--raw", help="Write CSV cells as they are, even what a spreadsheet would run as a formula."),
-    ] = False,
+    to_format: o.ToFormatOption = None,
+    raw: o.RawOption = False,
     resume: ResumeOption = False,
-    force: ForceOption = False,
-    require_signature: SignatureOption = None,
+    force: o.ForceOption = False,
+    require_signature: o.SignatureOption = None,
 ) -> None:
     """Predict the labels of texts by a decision rule.
 
@@ -138,8 +118,7 @@ def predict(
     from treelabel.data.io.registry import FORMATS
     from treelabel.models.persistence.load import load_model
 
-    require_other_file(output, texts, rule)
-    require_new(output, force or resume)
+    o.check_output(output, force or resume, texts, rule)
     target = STANDARD if output is None else output
     tables = [entry for entry in FORMATS.values() if "table" in entry.holds]
     # Objects come first, as what is printed unless something else is asked for.
@@ -152,7 +131,10 @@ def predict(
     several = all_labels or loaded.regime_ == "multi_path" or not asked.startswith(ONE_LABEL)
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
     form = Form(all_labels, alternatives, keep_columns, several, raw)
-    options = {"rule": _rule_text(asked), "unknown": unknown, **asdict(form)}
+    # Of a rule in a file, what the file holds.
+    is_file = asked.endswith(".json") and Path(asked).is_file()
+    options = {"rule": Path(asked).read_text(encoding="utf-8") if is_file else asked, "unknown": unknown}
+    options |= asdict(form)
     how = {"can_grow": entry.encoder is not None, "has_objects": "objects" in entry.holds}
     job = Job(loaded, model, texts, read, target, name, resume, options, **how)
     job.check()
@@ -169,13 +151,8 @@ def predict(
     if output is not None and output != STANDARD:
         echo(f"{output}: {'; '.join(notes)}")
     elif written.empty or written.escaped:
-        typer.echo(f"treelabel: note: {'; '.join(notes)}", err=True)
+        print_note("; ".join(notes))
 
 
 def _texts(count: int) -> str:
     return "1 empty text was" if count == 1 else f"{count:,} empty texts were"
-
-
-def _rule_text(rule: str) -> str:
-    """Return a rule as it is written, of a file what it holds."""
-    return Path(rule).read_text(encoding="utf-8") if rule.endswith(".json") and Path(rule).is_file() else rule

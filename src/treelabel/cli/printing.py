@@ -1,11 +1,18 @@
 """Printing what came out of files: nothing in it can drive the terminal."""
 
+import json
 import sys
 from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from treelabel.core.errors import printable
+
+if TYPE_CHECKING:
+    from treelabel.data.checks.finding import Finding
+    from treelabel.data.dataset import Dataset
 
 
 def echo(text: str) -> None:
@@ -17,6 +24,16 @@ def echo(text: str) -> None:
     typer.echo(printable(text, keep="\n\t"))
 
 
+def print_json(value: Any) -> None:
+    """Print JSON for a program to read."""
+    echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_note(message: str) -> None:
+    """Print what a user should know, in one line of standard error."""
+    typer.echo(printable(f"treelabel: note: {message}"), err=True)
+
+
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines of data as they are to a pipe or a file, and on a terminal as `echo` does."""
     if sys.stdout.isatty():
@@ -26,3 +43,26 @@ def print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         sys.stdout.buffer.write(f"{line}\n".encode())
     sys.stdout.buffer.flush()
+
+
+def print_findings(findings: "list[Finding]") -> None:
+    """Print every finding about data with its examples and what mends it."""
+    if not findings:
+        echo("\nnothing looks wrong")
+    for finding in findings:
+        echo(printable(f"\n{'serious' if finding.is_serious else 'note'}: {finding.message}", keep="\n"))
+        for example in finding.examples:
+            echo(printable(f"  {example}"))
+        echo(printable(f"  -> {finding.remedy}"))
+
+
+def print_serious(train: Path, data: "Dataset", valid: "Dataset | None") -> None:
+    """Print in one line of standard error what is seriously wrong with training data."""
+    from treelabel.data.checks.registry import find_problems
+
+    findings = find_problems(data)
+    if valid is not None:
+        findings = [*(each for each in find_problems(valid, data) if each.kind == "shared_texts"), *findings]
+    summary = "; ".join(finding.message for finding in findings if finding.is_serious)
+    if summary:
+        print_note(f"{summary}; treelabel inspect {train} says more")

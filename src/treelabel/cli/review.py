@@ -5,24 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treelabel.cli.options import (
-    ForceOption,
-    ReadArguments,
-    SignatureOption,
-    require_file_name,
-    require_new,
-    require_other_file,
-    with_read_options,
-)
+from treelabel.cli import options as o
 from treelabel.cli.printing import echo
+from treelabel.core.errors import TreelabelError
 
 if TYPE_CHECKING:
     from treelabel.operations.review import Reviewed
 
 
-@with_read_options
+@o.with_read_options
 def review(
-    read: ReadArguments,
+    read: o.ReadArguments,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="File to write: the queue, or with --apply training data.")
     ],
@@ -38,8 +31,8 @@ def review(
     accepted: Annotated[
         bool, typer.Option("--accepted", help="With --apply: take accepted rows, too, with their suggestion.")
     ] = False,
-    force: ForceOption = False,
-    require_signature: SignatureOption = None,
+    force: o.ForceOption = False,
+    require_signature: o.SignatureOption = None,
 ) -> None:
     """Say which predictions are safe to accept, and which texts a person should look at first.
 
@@ -58,11 +51,8 @@ def review(
       treelabel review model new.csv -o queue.csv --precision 0.95
       treelabel review --apply queue.csv -o new-training.csv --accepted
     """
-    from treelabel.core.errors import TreelabelError
 
-    require_file_name(output)
-    require_other_file(output, texts, apply)
-    require_new(output, force)
+    o.check_output(output, force, texts, apply)
     if apply is not None:
         if texts is not None:
             raise TreelabelError(f"--apply reads {apply} alone; leave out {texts}")
@@ -82,7 +72,7 @@ def _queue(
     force: bool,
     precision: float,
     alternatives: int,
-    read: ReadArguments,
+    read: o.ReadArguments,
     require_signature: Path | None,
 ) -> None:
     from treelabel.data.queue import LABEL_SEPARATOR, QueueRow, write_queue
@@ -106,14 +96,14 @@ def _queue(
         for row in result.order.tolist()
     ]
     write_queue(data[result.order], rows, output, sep, force)
-    echo(f"{output}: {_told(result, precision)}")
+    echo(f"{output}: {_summary(result, precision)}")
     typer.echo(
         f"Fill in the column label (several labels joined by {sep!r}, ok for the suggestion, ? or nothing to skip), "
         f"then: treelabel review --apply {output} -o new-training.csv --accepted"
     )
 
 
-def _told(result: "Reviewed", precision: float) -> str:
+def _summary(result: "Reviewed", precision: float) -> str:
     accepted, total, by = int(result.accepted.sum()), len(result.p), result.acceptance
     if by.precision is None:
         how = f"{by.held_out:,} held-out documents" if by.held_out else "probabilities"
@@ -135,10 +125,9 @@ def _apply(
     output: Path,
     force: bool,
     accepted: bool,
-    read: ReadArguments,
+    read: o.ReadArguments,
     require_signature: Path | None,
 ) -> None:
-    from treelabel.core.errors import TreelabelError
     from treelabel.data.io.format import ReadOptions
     from treelabel.data.queue import LABEL_SEPARATOR, read_queue
     from treelabel.data.taxonomy.taxonomy_files import read_taxonomy
@@ -147,8 +136,7 @@ def _apply(
     hierarchy = None if read.taxonomy is None else read_taxonomy(read.taxonomy, root=read.root)
     if model is not None:
         hierarchy = load_model(model, require_signature).hierarchy_
-    given = read.options()
-    options = ReadOptions(given["encoding"], given["delimiter"], quotes=given["quotes"], limits=read.limits)
+    options = ReadOptions(read.encoding, read.options()["delimiter"], quotes=read.quotes, limits=read.limits)
     result = read_queue(queue, hierarchy, accepted, read.label_sep or LABEL_SEPARATOR, options)
     counts = (
         f"{result.labelled:,} labelled, {result.confirmed:,} confirmed, {result.accepted:,} accepted, "

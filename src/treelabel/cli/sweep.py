@@ -1,6 +1,5 @@
 """The command that compares models and settings on one file, by cross-validation."""
 
-import json as jsonlib
 import math
 import shlex
 from dataclasses import fields, replace
@@ -9,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from treelabel.cli import options as o
 from treelabel.cli.judge import metric_names
-from treelabel.cli.models import parse_setting
-from treelabel.cli.options import JsonOption, ReadArguments, with_read_options
-from treelabel.cli.printing import echo
+from treelabel.cli.models import parse_settings
+from treelabel.cli.printing import echo, print_json
+from treelabel.core.errors import TreelabelError, quote
 
 if TYPE_CHECKING:
     from treelabel.experiment.sweep import Candidate, Sweep, SweepTrial
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 DEFAULT_MODELS = "linear,prototype"
 
 
-@with_read_options
+@o.with_read_options
 def sweep(
-    train: Annotated[Path, typer.Argument(metavar="TRAIN", help="Data file with texts and labels.")],
-    read: ReadArguments,
+    train: o.TrainArgument,
+    read: o.ReadArguments,
     models: Annotated[str, typer.Option(help="Models, comma-separated; treelabel models lists them.")] = DEFAULT_MODELS,
     set: Annotated[  # noqa: A002
         list[str] | None,
@@ -37,8 +37,8 @@ def sweep(
     max_seconds: Annotated[
         float | None, typer.Option(help="Stop learning a fold after this time, keeping the best.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
-    json: JsonOption = False,
+    seed: o.SeedOption = 0,
+    json: o.JsonOption = False,
 ) -> None:
     """Compare models and settings by cross-validation, and say how to fit the winner.
 
@@ -51,14 +51,19 @@ def sweep(
       treelabel sweep train.csv --models linear,bag,most_frequent --set linear.C=0.1,1,10 --metric macro_f1
       treelabel sweep train.csv --models linear --set "ngram_range=(1,1),(1,2)" --cv 5 --json
     """
-    from treelabel.core.errors import TreelabelError
     from treelabel.experiment.sweep import sweep as compare
+    from treelabel.metrics.registry import find_metric
+    from treelabel.rules.registry import find_rule
 
     names = metric_names(metric)
     if isinstance(names, str):
         raise TreelabelError("--metric all cannot be sorted by; name the metrics")
     candidates = _candidates([name.strip() for name in models.split(",") if name.strip()], set or [])
-    _check_names(names, rule)
+    # Before anything is read.
+    for name in names or ():
+        find_metric(name)
+    if rule is not None:
+        find_rule(rule)
     result = compare(read.read(train), candidates, names or None, rule, cv, seed, max_seconds)
     if not result.trials:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in result.skipped.items())
@@ -66,26 +71,17 @@ def sweep(
             raise KeyboardInterrupt
         raise TreelabelError(f"no model could be judged: {reasons}")
     command = _fit_command(train, read, result.trials[0].candidate, seed)
-    echo(jsonlib.dumps(_stored(result, command), indent=2) if json else "\n".join(_told(result, command, rule)))
-
-
-def _check_names(metrics: list[str] | None, rule: str | None) -> None:
-    """Refuse unknown names before anything is read."""
-    from treelabel.metrics.registry import find_metric
-    from treelabel.rules.registry import find_rule
-
-    for name in metrics or ():
-        find_metric(name)
-    if rule is not None:
-        find_rule(rule)
+    if json:
+        print_json(result.to_json() | {"command": command})
+    else:
+        echo("\n".join(_lines(result, command, rule)))
 
 
 # Settings
 
 
-def _candidates(models: list[str], given: list[str]) -> "list[Candidate]":
+def _candidates(models: list[str], texts: list[str]) -> "list[Candidate]":
     """Make the candidates, with their settings as they were written."""
-    from treelabel.core.errors import TreelabelError, quote
     from treelabel.core.registry import suggestion
     from treelabel.experiment.sweep import grid
     from treelabel.models.registry import MODELS
@@ -94,25 +90,28 @@ def _candidates(models: list[str], given: list[str]) -> "list[Candidate]":
         raise TreelabelError("--models names no model")
     known = {name: MODELS.find(name).maker.setting_names() for name in models}
     values: dict[str, dict[str, list[Any]]] = {name: {} for name in models}
-    for text in given:
-        place, equals, listed = text.partition("=")
-        model, dot, name = place.strip().rpartition(".")
+    for text in texts:
+        setting, equals, listed = text.partition("=")
+        model, dot, name = setting.strip().rpartition(".")
         if not equals or not listed.strip() or (dot and not model):
             raise TreelabelError(f"--set {text}: expected name=value,value, such as linear.C=0.1,1")
         if dot and model not in models:
             raise TreelabelError(f"--set {text}: {quote(model)} is not among --models; {suggestion(model, models)}")
         owners = [model] if dot else [each for each in models if name in known[each]]
         if not owners:
-            every = sorted({setting for own in known.values() for setting in own})
+            every = sorted({each for names in known.values() for each in names})
             raise TreelabelError(f"--set {text}: no model has the setting {quote(name)}; {suggestion(name, every)}")
         for owner in owners:
             values[owner][name] = _split(listed)
     made = grid(models, values)
-    return [replace(each, settings=_parsed(each.settings), written=each.settings) for each in made]
-
-
-def _parsed(written: Any) -> dict[str, Any]:
-    return dict(parse_setting(f"{name}={text}") for name, text in written.items())
+    return [
+        replace(
+            each,
+            settings=parse_settings([f"{name}={text}" for name, text in each.settings.items()]),
+            written=each.settings,
+        )
+        for each in made
+    ]
 
 
 def _split(text: str) -> list[str]:
@@ -138,13 +137,13 @@ def _split(text: str) -> list[str]:
 # Printing
 
 
-def _fit_command(train: Path, read: ReadArguments, best: "Candidate", seed: int) -> str:
+def _fit_command(train: Path, read: o.ReadArguments, best: "Candidate", seed: int) -> str:
     """Write the command that fits the winner to the same data."""
     words = ["treelabel", "fit", str(train), "-o", "model", "--model", best.model]
     for name, text in best.written.items():
         words += ["--set", f"{name}={text}"]
     words += [] if seed == 0 else ["--seed", str(seed)]
-    for entry in fields(ReadArguments):
+    for entry in fields(o.ReadArguments):
         value = getattr(read, entry.name)
         option = f"--{entry.name.replace('_', '-')}"
         if isinstance(value, bool):
@@ -155,7 +154,7 @@ def _fit_command(train: Path, read: ReadArguments, best: "Candidate", seed: int)
     return shlex.join(words)
 
 
-def _told(result: "Sweep", command: str, rule: str | None) -> list[str]:
+def _lines(result: "Sweep", command: str, rule: str | None) -> list[str]:
     """Write the table, whether the best is best beyond noise, what was skipped, and the command."""
     heads = ["model", *result.metrics, "fit (s)", "documents/s", "MB", "rule"]
     lines = [heads, *(_row(result, trial) for trial in result.trials)]
@@ -182,15 +181,8 @@ def _row(results: "Sweep", trial: "SweepTrial") -> list[str]:
     values = [f"{trial.result[name]:.4f} ± {trial.half_width(name):.4f}" for name in results.metrics]
     values[0] += " =" if trial.p_value >= LEVEL else ""
     seconds = f"{trial.fit_seconds:.2f}" + (" (stopped)" if trial.stopped else "")
-    rules = ", ".join(trial.rules)
-    return [
-        str(trial.candidate),
-        *values,
-        seconds,
-        f"{trial.documents_per_second:,.0f}",
-        "unknown" if math.isnan(trial.megabytes) else f"{trial.megabytes:.1f}",
-        rules,
-    ]
+    size = "unknown" if math.isnan(trial.megabytes) else f"{trial.megabytes:.1f}"
+    return [str(trial.candidate), *values, seconds, f"{trial.documents_per_second:,.0f}", size, ", ".join(trial.rules)]
 
 
 def _difference(result: "Sweep") -> list[str]:
@@ -207,48 +199,3 @@ def _difference(result: "Sweep") -> list[str]:
     else:
         reported = f"{best.candidate} and {following.candidate} cannot be told apart"
     return [f"{reported}: {result.metrics[0]} {numbers} (paired test over documents)"]
-
-
-def _stored(result: "Sweep", command: str) -> dict[str, Any]:
-    """Return everything for a program to read."""
-    rows = [_stored_trial(result, trial) for trial in result.trials]
-    test = result.difference
-    difference = None if test is None else {
-        "value": _number(test.difference), "low": _number(test.low), "high": _number(test.high), "p": rows[1]["p"]
-    }  # fmt: skip
-    return {
-        "documents": result.documents,
-        "folds": result.folds,
-        "metrics": list(result.metrics),
-        "trials": rows,
-        "difference": difference,
-        "skipped": dict(result.skipped),
-        "not_judged": result.left,
-        "command": command,
-    }
-
-
-def _stored_trial(results: "Sweep", trial: "SweepTrial") -> dict[str, Any]:
-    values = {
-        name: {
-            "value": _number(trial.result[name]),
-            "half_width": _number(trial.half_width(name)),
-            "folds": [_number(each) for each in trial.by_fold[name]],
-        }
-        for name in results.metrics
-    }
-    return {
-        "model": trial.candidate.model,
-        "settings": dict(trial.candidate.settings),
-        "values": values,
-        "p": _number(trial.p_value),
-        "rules": list(trial.rules),
-        "fit_seconds": trial.fit_seconds,
-        "documents_per_second": _number(trial.documents_per_second),
-        "megabytes": _number(trial.megabytes),
-        "stopped": trial.stopped,
-    }
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -8,18 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treelabel.cli.models import INTERRUPTED, ModelArgument, save, size_of
+from treelabel.cli import options as o
+from treelabel.cli.models import save, size_of
 from treelabel.cli.moves import MovesOption, describe_moves, moves_to
-from treelabel.cli.options import (
-    ForceOption,
-    ReadArguments,
-    SignatureOption,
-    require_file_name,
-    require_new,
-    require_other_file,
-    with_read_options,
-)
 from treelabel.cli.printing import echo
+from treelabel.cli.process import INTERRUPTED
+from treelabel.core.errors import TreelabelError, printable
 
 if TYPE_CHECKING:
     from treelabel.data.dataset import Dataset
@@ -28,10 +22,10 @@ if TYPE_CHECKING:
     from treelabel.operations.prediction_changes import PredictionChanges
 
 
-@with_read_options
+@o.with_read_options
 def update(
-    model: ModelArgument,
-    read: ReadArguments,
+    model: o.ModelArgument,
+    read: o.ReadArguments,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write; MODEL stays as it is.")],
     new: Annotated[
         Path | None, typer.Argument(metavar="[NEW]", help="Data file with new texts and labels of the new taxonomy.")
@@ -60,8 +54,8 @@ def update(
     changes: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the predictions that change as CSV, with --compare.")
     ] = None,
-    force: ForceOption = False,
-    require_signature: SignatureOption = None,
+    force: o.ForceOption = False,
+    require_signature: o.SignatureOption = None,
 ) -> None:
     """Bring a model up to date: new texts, new labels, and labels renamed, moved, merged, split or deleted.
 
@@ -82,7 +76,6 @@ def update(
       treelabel update model new.csv -o model2 --taxonomy spring.tsv --moves moves.tsv --train train.csv \\
         --compare test.csv --changes changes.csv
     """
-    from treelabel.core.errors import TreelabelError
     from treelabel.models.persistence.load import load_model
     from treelabel.models.persistence.store import require_replaceable
     from treelabel.operations.update import update_model
@@ -93,10 +86,7 @@ def update(
         raise TreelabelError(f"{output}: is the model to update, which stays as it is; choose another folder for -o")
     require_replaceable(output, force)
     for written in (changes, save_train):
-        if written is not None:
-            require_file_name(written)
-            require_other_file(written, new, *files, compare, moves, read.taxonomy)
-            require_new(written, force)
+        o.check_output(written, force, new, *files, compare, moves, read.taxonomy)
     _check_train(files, save_train, forget)
     loaded = load_model(model, require_signature)
     path, data = _new_data(loaded, new, read, moves, add_labels)
@@ -124,9 +114,8 @@ def update(
 
 
 def _refuse_contradictions(
-    new: Path | None, read: ReadArguments, add_labels: bool, compare: Path | None, changes: Path | None
+    new: Path | None, read: o.ReadArguments, add_labels: bool, compare: Path | None, changes: Path | None
 ) -> None:
-    from treelabel.core.errors import TreelabelError
 
     if new is None and read.taxonomy is None:
         raise TreelabelError("nothing to update: give NEW, a file with new texts, or --taxonomy with the new hierarchy")
@@ -139,8 +128,7 @@ def _refuse_contradictions(
 
 
 def _check_train(files: list[Path], save_train: Path | None, forget: bool) -> None:
-    from treelabel.core.errors import TreelabelError
-    from treelabel.data.io.tables import format_of
+    from treelabel.data.io.registry import format_of
 
     if not files and (save_train is not None or forget):
         option = "--forget" if save_train is None else "--save-train"
@@ -151,10 +139,9 @@ def _check_train(files: list[Path], save_train: Path | None, forget: bool) -> No
 
 
 def _new_data(
-    loaded: "Model", new: Path | None, read: ReadArguments, moves: Path | None, add_labels: bool
+    loaded: "Model", new: Path | None, read: o.ReadArguments, moves: Path | None, add_labels: bool
 ) -> "tuple[Moves, Dataset | None]":
     """Find the way to the new hierarchy, and read the new texts under it."""
-    from treelabel.core.errors import TreelabelError
     from treelabel.hierarchy.moves import Moves
 
     plain = replace(read, taxonomy=None)
@@ -175,9 +162,8 @@ def _new_data(
         raise TreelabelError(f"{error}; {hint}") from error
 
 
-def _original(train: Path, path: "Moves", read: ReadArguments) -> "Dataset":
+def _original(train: Path, path: "Moves", read: o.ReadArguments) -> "Dataset":
     """Read a training file under the old hierarchy, or under the new one if its labels are of that."""
-    from treelabel.core.errors import TreelabelError
     from treelabel.data.columns import MissingColumnError
 
     plain = replace(read, taxonomy=None)
@@ -216,8 +202,7 @@ def _save_train(parts: "list[Dataset]", path: "Moves", file: Path, sep: str | No
 def _report(compared: "PredictionChanges", changes: Path | None) -> None:
     """Print what changes, and write it."""
     from treelabel.core.atomic_output import open_output
-    from treelabel.core.errors import printable
-    from treelabel.data.io.cells import escape
+    from treelabel.data.io.formulas import escape
 
     for line in compared.summary().splitlines():
         echo(printable(line))

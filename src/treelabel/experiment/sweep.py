@@ -92,6 +92,48 @@ class Sweep:
     difference: Comparison | None = None
     left: int = 0
 
+    def to_json(self) -> dict[str, Any]:
+        """Return everything for a program to read; numbers that are not finite are None."""
+        trials = [
+            {
+                "model": trial.candidate.model,
+                "settings": dict(trial.candidate.settings),
+                "values": {
+                    name: {
+                        "value": _finite(trial.result[name]),
+                        "half_width": _finite(trial.half_width(name)),
+                        "folds": [_finite(each) for each in trial.by_fold[name]],
+                    }
+                    for name in self.metrics
+                },
+                "p": _finite(trial.p_value),
+                "rules": list(trial.rules),
+                "fit_seconds": trial.fit_seconds,
+                "documents_per_second": _finite(trial.documents_per_second),
+                "megabytes": _finite(trial.megabytes),
+                "stopped": trial.stopped,
+            }
+            for trial in self.trials
+        ]
+        test = self.difference
+        difference = None
+        if test is not None:
+            ends = {"value": test.difference, "low": test.low, "high": test.high, "p": self.trials[1].p_value}
+            difference = {name: _finite(value) for name, value in ends.items()}
+        return {
+            "documents": self.documents,
+            "folds": self.folds,
+            "metrics": list(self.metrics),
+            "trials": trials,
+            "difference": difference,
+            "skipped": dict(self.skipped),
+            "not_judged": self.left,
+        }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
 
 def grid(models: Sequence[str], values: Mapping[str, Mapping[str, Sequence[Any]]]) -> list[Candidate]:
     """Make every combination of the settings of each model.
@@ -112,10 +154,10 @@ def grid(models: Sequence[str], values: Mapping[str, Mapping[str, Sequence[Any]]
     """
     result: list[Candidate] = []
     for model in dict.fromkeys(models):
-        own = values.get(model, {})
-        check_setting_names(model, own)
-        combinations = itertools.product(*own.values())
-        result += [Candidate(model, dict(zip(own, each, strict=True))) for each in combinations]
+        settings = values.get(model, {})
+        check_setting_names(model, settings)
+        combinations = itertools.product(*settings.values())
+        result += [Candidate(model, dict(zip(settings, each, strict=True))) for each in combinations]
     return result
 
 

@@ -1,4 +1,4 @@
-"""A quick start: what the process of a command does before it loads the command."""
+"""The process of a command: what it does before it loads the command, and the signals and exit codes that end it."""
 
 import gc
 import os
@@ -6,8 +6,15 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 
+# What typer, too, makes of Ctrl-C; and what shells make of SIGTERM.
+INTERRUPTED = 130
+TERMINATED = 143
 # Loading a command makes some hundred thousand objects that stay, among which garbage would be looked for 300 times.
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
+
+
+class Terminated(BaseException):
+    """SIGTERM: unlike Ctrl-C, which some commands take as a wish to end early, it always means to abort."""
 
 
 def open_standard_files() -> None:

@@ -1,0 +1,188 @@
+"""The command fit: learn a model, save it, and say how good it is."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from treelabel.cli import options as o
+from treelabel.cli.models import parse_settings, save, size_of
+from treelabel.cli.printing import echo, print_serious
+from treelabel.cli.process import INTERRUPTED
+from treelabel.cli.report import print_written
+from treelabel.core.child_python import child_python
+from treelabel.core.errors import TreelabelError
+
+if TYPE_CHECKING:
+    from treelabel.data.dataset import Dataset
+    from treelabel.models.base import Model
+
+# With fewer documents fit says that it could not judge the model.
+FEWEST_JUDGED = 30
+# Shares of the training documents that fit --report holds out, and at most how many.
+HELD_OUT_SHARE = 0.2
+MOST_HELD_OUT = 10_000
+FEWEST_HELD_OUT = 10
+
+
+@o.with_read_options
+def fit(
+    train: o.TrainArgument,
+    read: o.ReadArguments,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
+    model: o.ModelOption = "linear",
+    encoder: Annotated[
+        str | None, typer.Option(help="Encoder of texts, for models that take one; treelabel encoders lists them.")
+    ] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="Loss, for models that take one; treelabel models lists them.")
+    ] = None,
+    set: o.SetOption = None,  # noqa: A002
+    valid: Annotated[Path | None, typer.Option(help="Data file to calibrate or to stop early on.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="Stop learning after this time, keeping the best.")] = None,
+    seed: o.SeedOption = 0,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write an HTML report of held-out documents, too: a fifth of TRAIN, at most 10,000, whole groups. A "
+            "second model learns from the others for it, which takes as long again.",
+        ),
+    ] = None,
+    force: o.ForceOption = False,
+) -> None:
+    """Learn a model from texts with labels, and say how good it is on documents that it had not learned.
+
+    The first Ctrl-C ends learning early and keeps the unfinished model, unless there is one to replace, which then
+    stays; a second one gives up. Several processes or machines share the work of a neural model:
+    torchrun --nproc-per-node 2 -m treelabel fit ...
+
+    \b
+    Examples:
+      treelabel fit train.csv -o model
+      treelabel fit train.csv -o model --group customer --report report.html
+      treelabel fit train.jsonl -o model --taxonomy tax.tsv --set C=1 --set min_df=2
+      treelabel fit train.jsonl -o model --valid valid.jsonl --model bag --loss win_log
+      treelabel fit train.jsonl -o model --model bag --loss champ --set "loss_params={'beta': 0.1}"
+      treelabel fit train.jsonl -o model --model neural --encoder minilm --loss conditional_softmax_la
+      treelabel fit train.jsonl -o model --model neural --encoder scratch --set checkpoint_dir=unfinished
+    """
+    from treelabel.models.persistence.store import require_replaceable
+    from treelabel.models.registry import make_model
+
+    settings = parse_settings(set)
+    named = {name: value for name, value in (("encoder", encoder), ("loss", loss)) if value is not None}
+    twice = [name for name in named if name in settings]
+    if twice:
+        raise TreelabelError(f"{twice[0]} was given twice: as --{twice[0]} and as --set {twice[0]}=")
+    made = make_model(model, **{"seed": seed, **named, **settings})
+    # Hours of learning are not lost to a name that is taken.
+    require_replaceable(output, force)
+    if report is not None:
+        from treelabel.report.writing import require_packages
+
+        require_packages()
+        o.check_output(report, force, train, valid)
+    # Of the processes that torchrun or accelerate started, one writes.
+    is_first = os.environ.get("RANK", "0") == "0"
+    with warm_up(model):
+        data, checked = read.read_with(train, valid)
+        if is_first:
+            print_serious(train, data, checked)
+        made.fit(data, valid=checked, max_seconds=max_seconds)
+    if is_first:
+        _store(made, data, output, force, bool(settings.get("checkpoint_dir")))
+    if report is not None and made.stopped_ != "interrupt":
+        held_out_report(report, made, data, checked, max_seconds, is_first)
+
+
+def _store(made: "Model", data: "Dataset", output: Path, force: bool, has_checkpoint: bool) -> None:
+    """Save a model that has learned, and tell what was found out about it."""
+    more = "; the same command goes on from its checkpoint" if has_checkpoint else ""
+    if made.stopped_ == "interrupt" and output.exists() and any(output.iterdir()):
+        typer.echo(f"treelabel: learning was interrupted; the model in {output} stays as it is{more}", err=True)
+        raise typer.Exit(INTERRUPTED)
+    save(made, output, force)
+    described = f"{made.name}, {len(data):,} documents, {len(data.hierarchy):,} nodes, {size_of(output):.1f} MB"
+    typer.echo(f"{output}: {described}")
+    result = made.evidence_.describe(made.default_rule, made.regime_)
+    if made.evidence_.documents == 0 and len(data) < FEWEST_JUDGED:
+        result = f"{len(data):,} documents are too few to hold any out: nothing is known of how good the model is"
+    for line in (result, made.irregular_documents_):
+        if line:
+            echo(line)
+    if made.stopped_ is not None:
+        typer.echo(f"learning was stopped before its end, and the best so far was kept{more}")
+        for stage in made.evidence_.stages:
+            echo(f"  {stage}")
+
+
+@contextmanager
+def warm_up(model: str) -> "Iterator[subprocess.Popen[bytes] | None]":
+    """Compile in a second process, as long as the block takes, where a model's loops are not in the cache yet.
+
+    Whatever happens to that process, this one compiles what is missing itself.
+    """
+    from treelabel.calibration.path_kernels import score_paths
+    from treelabel.core.code_cache import is_cached
+    from treelabel.core.compute import thread_count
+
+    process = None
+    if model == "linear" and thread_count() > 1 and not is_cached(score_paths):
+        command, nothing = child_python("-m", "treelabel.models.linear.warm_up"), subprocess.DEVNULL
+        with suppress(OSError):
+            process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)
+    try:
+        yield process
+    finally:
+        if process is not None:
+            process.terminate()
+            process.wait()
+
+
+def held_out_report(
+    output: Path, made: "Model", data: "Dataset", valid: "Dataset | None", max_seconds: float | None, write: bool
+) -> None:
+    """Fit a second model like the first without documents that are held out, and write a report of these.
+
+    The rules are those by which models hold documents out: drawn at random, groups whole. What a model keeps of its own
+    held-out documents is not enough, as it was calibrated on these.
+    """
+    import numpy as np
+
+    from treelabel.models.registry import make_model
+    from treelabel.report.writing import write_report
+    from treelabel.selection.held_out import hold_out
+
+    groups = None if data.groups is None else np.unique(np.asarray(data.groups), return_inverse=True)[1]
+    most = min(MOST_HELD_OUT, int(len(data) * HELD_OUT_SHARE))
+    rows = hold_out(len(data), most, int(getattr(made, "seed", 0)), groups)
+    held, rest = data[rows], data[np.setdiff1d(np.arange(len(data)), rows)]
+    if len(held) < FEWEST_HELD_OUT:
+        raise TreelabelError(f"{len(data):,} documents are too few to hold any out for a report; the model was saved")
+    settings = made.flat_settings()
+    if "checkpoint_dir" in settings:
+        # The checkpoints there are those of the model that learned from all documents.
+        settings["checkpoint_dir"] = None
+    second = make_model(made.name, **settings).fit(rest, valid=valid, max_seconds=max_seconds)
+    if not write:
+        return
+    if second.stopped_ == "interrupt":
+        typer.echo("treelabel: learning was interrupted; no report was written, but the model was saved", err=True)
+        raise typer.Exit(INTERRUPTED)
+    grouped = ", whole groups of them," if data.group is not None else ""
+    note = (
+        f"These {len(held):,} documents were drawn at random{grouped} from the {len(data):,} training documents. The "
+        f"model that was judged has the same settings as the saved one, but learned from the other {len(rest):,}; the "
+        "saved one learned from all."
+    )
+    if second.stopped_ is not None:
+        note += " Its learning was stopped before its end."
+    title = f"Held-out documents of the model {made.name}"
+    rule = second.default_rule
+    write_report(output, held, {made.name: second.score(held)}, train=rest, rule=rule, title=title, note=note)
+    print_written(output)
