@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -530,7 +531,7 @@ def test_what_nobody_expected_ends_with_code_1_and_one_line(
     def boom(*_: Any, **__: Any) -> Dataset:
         raise RuntimeError("first line\nsecond line")
 
-    monkeypatch.setattr("treelabel.data.read", boom)
+    monkeypatch.setattr(import_module("treelabel.data.read"), "read", boom)
     result = run("inspect", pets)
     assert (result.code, result.out) == (1, "")
     assert result.err == (
@@ -564,7 +565,7 @@ def test_what_the_machine_does_is_told_in_one_line(
     def fail(*_: Any, **__: Any) -> Dataset:
         raise error
 
-    monkeypatch.setattr("treelabel.data.read", fail)
+    monkeypatch.setattr(import_module("treelabel.data.read"), "read", fail)
     assert run("inspect", pets) == (code, "", f"treelabel: {message}\n")
 
 
