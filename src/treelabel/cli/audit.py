@@ -45,7 +45,7 @@ def audit(
       treelabel audit train.jsonl -o suspects.jsonl --top 200
       treelabel audit train.csv --group customer --model bag --folds 10
     """
-    from treelabel.data.io.registry import format_of
+    from treelabel.data.io.tables import format_of
     from treelabel.data.write import write
     from treelabel.operations.audit import audit as find
 

@@ -74,7 +74,7 @@ def inspect(
       treelabel inspect test.jsonl.gz --train train.jsonl.gz --taxonomy tax.tsv --json
       treelabel inspect raw.csv --labels dept,class,subclass --fix train.csv
     """
-    from treelabel.data.io.registry import format_of
+    from treelabel.data.io.tables import format_of
     from treelabel.scores.score_files import is_score_file
 
     is_scores, is_taxonomy = is_score_file(file), _is_taxonomy(file)

@@ -128,7 +128,7 @@ def _refuse_contradictions(
 
 
 def _check_train(files: list[Path], save_train: Path | None, forget: bool) -> None:
-    from treelabel.data.io.registry import format_of
+    from treelabel.data.io.tables import format_of
 
     if not files and (save_train is not None or forget):
         option = "--forget" if save_train is None else "--save-train"
@@ -202,7 +202,7 @@ def _save_train(parts: "list[Dataset]", path: "Moves", file: Path, sep: str | No
 def _report(compared: "PredictionChanges", changes: Path | None) -> None:
     """Print what changes, and write it."""
     from treelabel.core.atomic_output import open_output
-    from treelabel.data.io.formulas import escape
+    from treelabel.data.io.cells import escape
 
     for line in compared.summary().splitlines():
         echo(printable(line))
