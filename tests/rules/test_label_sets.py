@@ -262,3 +262,10 @@ def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], messag
 def test_the_root_is_not_counted_with_weights() -> None:
     with pytest.raises(TreelabelError, match="leave out count_root"):
         decide(Scores(Hierarchy.flat(["A"]), [[0.5]]), "optimal:hf1", counts=[1], count_root=True)
+
+
+def test_mass_of_a_node_is_what_its_children_leave() -> None:
+    # The first of a row is a parent like any other; rounding never makes a mass negative.
+    up = np.array([-1, 0, 0, 1], np.int32)
+    mass = kernels.mass_beyond_children(up, np.array([0.9, 0.5, 0.3, 0.6]))
+    assert mass == pytest.approx([0.1, 0.0, 0.3, 0.6])

@@ -29,6 +29,7 @@ from treelabel import Hierarchy, Scores, TreelabelError
 from treelabel.neural.losses.base import Loss, make_loss
 from treelabel.neural.losses.champ import Champ, largest_distance
 from treelabel.neural.losses.conditional_loss import ConditionalSoftmaxLa
+from treelabel.neural.losses.maps import group_tables
 from treelabel.neural.losses.registry import LOSSES, LossSpec
 from treelabel.neural.losses.soft_labels import SoftLabels
 
@@ -544,3 +545,14 @@ def test_probabilities_are_exported(h: Hierarchy, names: list[str], tmp_path: Pa
     for cost, one, p in zip(costs, inputs, session.run(None, named), strict=True):
         assert p.dtype == np.float32
         assert p == pytest.approx(cost.node_probabilities(one), abs=1e-5), cost.spec.row.name
+
+
+def test_groups_share_a_table_with_groups_of_their_size() -> None:
+    tables, position = group_tables(np.cumsum([0, 1, 5, 2, 1, 3]))
+    assert [table.tolist() for table in tables] == [
+        [[0], [8]],
+        [[6, 7]],
+        [[9, 10, 11, 12]],
+        [[1, 2, 3, 4, 5, 12, 12, 12]],
+    ]
+    assert position.tolist() == [0, 4, 4, 4, 4, 4, 2, 2, 1, 3, 3, 3]
