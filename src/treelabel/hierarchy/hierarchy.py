@@ -520,7 +520,15 @@ class Hierarchy:
         return digest.hexdigest()[:32]
 
     def require_same(self, fingerprint: str, what: str) -> None:
-        """Refuse something, called `what` in the message, that was made for a hierarchy of another fingerprint."""
+        """Refuse something that was made for another hierarchy.
+
+        Parameters
+        ----------
+        fingerprint
+            That of the hierarchy it was made for.
+        what
+            What it is, for the message.
+        """
         if fingerprint != self.fingerprint:
             raise TreelabelError(
                 f"{what} belongs to another hierarchy (fingerprint {fingerprint[:8]}, here {self.fingerprint[:8]}); "
