@@ -16,7 +16,7 @@ from tests.helpers import put, read_text
 from tests.strategies import examples
 from treelabel import Dataset, Hierarchy, TreelabelError, read, write
 from treelabel.data import SkippedRowsWarning
-from treelabel.data.cell_values import ListMeaning
+from treelabel.data.columns import ListMeaning
 from treelabel.data.documents import OnError
 from treelabel.data.io.format import BATCH
 

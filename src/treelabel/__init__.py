@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from treelabel.data.read import read
     from treelabel.data.sample import load_sample
     from treelabel.data.splits import per_class, split
-    from treelabel.data.taxonomy.move_tables import read_moves
     from treelabel.data.taxonomy.skos import read_alternative_names
     from treelabel.data.taxonomy.taxonomy_files import read_taxonomy, write_taxonomy
+    from treelabel.data.taxonomy.taxonomy_tables import read_moves
     from treelabel.data.transforms import (
         cut,
         deduplicate,

@@ -21,8 +21,8 @@ from tests.strategies import examples
 from treelabel import Dataset, Hierarchy, Limits, TreelabelError, make_model, read, read_taxonomy, write, write_taxonomy
 from treelabel.core.errors import LONGEST_MESSAGE, UNPRINTABLE, printable, quote, shorten
 from treelabel.core.limits import parse_limits
+from treelabel.data.columns import unprintable
 from treelabel.data.io.cells import MARKER, EscapedFormulasWarning, escape, unescape
-from treelabel.data.taxonomy.label_characters import unprintable
 
 MB = 1_000_000
 # What refusing a bomb may add to the memory of a process, most of it the 64 MB that a line or any file may have.

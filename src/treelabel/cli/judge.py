@@ -15,8 +15,8 @@ from treelabel.core.errors import TreelabelError, some
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from treelabel.data.data_file import PredictionFile
     from treelabel.data.dataset import Dataset
-    from treelabel.data.prediction_files import PredictionFile
     from treelabel.evaluation.streaming import Predicted
     from treelabel.hierarchy.hierarchy import Hierarchy
     from treelabel.hierarchy.label_ids import Label
@@ -33,7 +33,7 @@ def metric_names(metrics: str | None) -> list[str] | str | None:
 
 def prediction_file(path: Path, read: o.ReadArguments) -> "PredictionFile":
     """Return what reads a file of predictions."""
-    from treelabel.data.prediction_files import PredictionFile
+    from treelabel.data.data_file import PredictionFile
 
     return PredictionFile.of(path, read.label_sep, read.options()["on_error"], read.limits)
 

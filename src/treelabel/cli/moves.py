@@ -46,7 +46,7 @@ def new_hierarchy(read: ReadArguments, moves: Path | None) -> "Hierarchy | None"
 
 def moves_to(old: "Hierarchy", read: ReadArguments, moves: Path | None, partial: bool = False) -> "Moves":
     """Find the labels of an old hierarchy in the new taxonomy, by a table of moves if there is one."""
-    from treelabel.data.taxonomy.move_tables import read_moves
+    from treelabel.data.taxonomy.taxonomy_tables import read_moves
     from treelabel.hierarchy.moves import Moves
 
     new = new_hierarchy(read, moves)

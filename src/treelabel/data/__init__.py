@@ -2,17 +2,16 @@
 
 from treelabel.core.strings import Strings
 from treelabel.data.data_file import read_batches
-from treelabel.data.dataset import Dataset
-from treelabel.data.describe import DatasetDescription, describe
+from treelabel.data.dataset import Dataset, DatasetDescription, describe
 from treelabel.data.documents import SkippedRowsWarning
 from treelabel.data.io.registry import FORMATS
 from treelabel.data.joint_reading import read_together
 from treelabel.data.read import read
 from treelabel.data.sample import load_sample
 from treelabel.data.splits import per_class, split
-from treelabel.data.taxonomy.move_tables import read_moves
 from treelabel.data.taxonomy.skos import read_alternative_names
 from treelabel.data.taxonomy.taxonomy_files import read_taxonomy, write_taxonomy
+from treelabel.data.taxonomy.taxonomy_tables import read_moves
 from treelabel.data.transforms import (
     concat,
     cut,

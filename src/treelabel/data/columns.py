@@ -1,12 +1,24 @@
-"""Which columns hold the text, the labels and the id: as named, or guessed by their names."""
+"""Which columns hold the text, the labels and the id, as named or guessed by their names; and what their values mean.
 
+The name of a label may not have every character in a file. Control characters can drive a terminal, direction overrides
+make a name look like another, and tabs and line breaks fit into no table; no name of a real label has them, and who
+puts them there is careless or means harm. Line and paragraph separators (U+2028, U+2029) are let through: they come
+with texts from the web, and do nothing. A hierarchy that was made in Python may have any names, and so may what stores
+such hierarchies as they are: treelabel's own JSON, Parquet, models and scores. Wherever names are printed,
+`errors.printable` or a quotation escapes them.
+"""
+
+import ast
+import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
 
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.registry import did_you_mean
-from treelabel.data.cell_values import ListMeaning
+from treelabel.hierarchy.label_ids import Label
 
 TEXT_NAMES = (
     "text",
@@ -40,6 +52,13 @@ ID_NAMES = ("id", "_id", "uid", "guid", "doc_id", "docid", "document_id", "index
 ANSWER = "answer"
 NOT_ACCEPTED = ("reject", "ignore")
 LEVEL_NAME = re.compile(r"(level|lvl|cat|category|l)[ _-]?(\d+)")
+BETWEEN_NUMBERS = re.compile(r"\s*\d[\d.]*(?:e[+-]?\d+)?([^\w.+-]\D*)\d", re.ASCII)
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+LONG_CELL = 1000
+# Python's parser takes some hundred times the memory of what it parses.
+LONGEST_PYTHON_LIST = 1_000_000
+
+ListMeaning = Literal["labels", "path"]
 
 
 class MissingColumnError(TreelabelError):
@@ -113,7 +132,7 @@ class ColumnChoice:
                 )
         labels = _requested(self.labels, columns, where, "labels") if self.need_labels else None
         if labels is None:
-            labels = _guess(LABEL_NAMES, columns) or _level_columns(columns) or _choices(columns)
+            labels = _guess_labels(columns)
             if not labels and not self.need_text:
                 raise TreelabelError(
                     f"{where}: no column looks like the labels; columns are {_list(columns)}; call it labels"
@@ -121,38 +140,35 @@ class ColumnChoice:
         name = _requested(self.id, columns, where, "id")
         if name is None:
             name = _guess(ID_NAMES, [column for column in columns if column not in (*text, *labels)])
-        chosen = Columns(text, labels, name[0] if name else None, self.label_sep, self.lists, self.need_labels)
         group = _requested(self.group, columns, where, "groups")
-        if group is not None and group[0] in chosen.names():
+        if group is not None and group[0] in (*text, *labels, *name):
             raise TreelabelError(
                 f"{where}: the column {quote(group[0])} is read as text, labels or id, so that it cannot tell the "
                 "groups; name another one, or other columns for these"
             )
-        return replace(chosen, group=self.group, numbers=self.numbers)
+        how = self.label_sep, self.lists, self.need_labels, self.group, self.numbers
+        return Columns(text, labels, name[0] if name else None, *how)
 
 
 def _requested(
     names: str | Sequence[str] | None, columns: Sequence[str], where: str, what: str
 ) -> tuple[str, ...] | None:
+    """Return the columns of these names; "dept,class" is two columns, unless there is one of that name."""
     if names is None:
         return None
-    listed = (names,) if isinstance(names, str) else tuple(names)
-    several = what in ("text", "labels")
-    wanted = tuple(part for name in listed for part in (_named_together(name, columns) if several else (name,)))
+    wanted: list[str] = []
+    for name in (names,) if isinstance(names, str) else names:
+        parts = [part.strip() for part in name.split(",")]
+        # With one of them right, the others are misspelt; else it is one column that is not there.
+        is_list = what in ("text", "labels") and name not in columns and any(part in columns for part in parts)
+        wanted += parts if is_list else [name]
     missing = [name for name in wanted if name not in columns]
     if missing:
         hint = did_you_mean(missing[0], columns)
         raise MissingColumnError(
             f"{where}: no column {quote(missing[0])} for the {what}; columns are {_list(columns)}{hint and f'; {hint}'}"
         )
-    return wanted
-
-
-def _named_together(name: str, columns: Sequence[str]) -> tuple[str, ...]:
-    """Take "dept,class" for two columns, unless there is one column of that name."""
-    parts = tuple(part.strip() for part in name.split(","))
-    # With one of them right, the others are misspelt; else it is one column that is not there.
-    return (name,) if name in columns or not any(part in columns for part in parts) else parts
+    return tuple(wanted)
 
 
 def _guess(names: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
@@ -160,15 +176,151 @@ def _guess(names: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
     return next(((by_lower[name],) for name in names if name in by_lower), ())
 
 
-def _level_columns(columns: Sequence[str]) -> tuple[str, ...]:
+def _guess_labels(columns: Sequence[str]) -> tuple[str, ...]:
+    """Guess the columns of labels: by name, or levels, or what was chosen in Prodigy where there is no label."""
     levels = [(int(match[2]), column) for column in columns if (match := LEVEL_NAME.fullmatch(column.lower()))]
-    return tuple(column for _, column in sorted(levels))
-
-
-def _choices(columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the column of the options that were chosen in Prodigy, where its annotations have no label."""
-    return ("accept",) if "accept" in columns and ANSWER in columns else ()
+    chosen = ("accept",) if "accept" in columns and ANSWER in columns else ()
+    return _guess(LABEL_NAMES, columns) or tuple(column for _, column in sorted(levels)) or chosen
 
 
 def _list(columns: Sequence[str]) -> str:
     return ", ".join(quote(name, 40) for name in columns[:20]) + (" ..." if len(columns) > 20 else "")
+
+
+# Values
+
+
+def between_numbers(cell: Any) -> str | None:
+    """Find what stands between the numbers of a cell, as it does between the labels that they belong to.
+
+    >>> between_numbers("0.75; 1e-05"), between_numbers("0.75"), between_numbers(None)
+    ('; ', None, None)
+    """
+    match = BETWEEN_NUMBERS.match(cell) if isinstance(cell, str) else None
+    return None if match is None else match[1]
+
+
+def labels_of_cell(text: str, label_sep: str | None, lists: ListMeaning) -> list[Label]:
+    """Read the labels of a cell."""
+    # The same few labels stand in row after row; cells that are long are rarely the same, and would fill the memory.
+    parse = _remembered_labels if len(text) <= LONG_CELL else _remembered_labels.__wrapped__
+    return parse(text, label_sep, lists)
+
+
+@lru_cache(10_000)
+def _remembered_labels(text: str, label_sep: str | None, lists: ListMeaning) -> list[Label]:
+    return labels_of_value(_cell(text, label_sep), lists)
+
+
+def labels_of_value(value: Any, lists: ListMeaning) -> list[Label]:
+    """Read the labels of a value: names, or tuples of names for paths."""
+    if value is None:
+        return []
+    if not isinstance(value, list | tuple):
+        value = [value]
+    if lists == "path":
+        nested = [isinstance(item, list | tuple) for item in value]
+        if any(nested) and not all(nested):
+            raise ValueError(f"expected the steps of one path, or a list of paths, found both: {quote(value)}")
+        return [path for steps in (value if any(nested) else [value]) for path in path_of_levels(steps)]
+    return [_label(item) for item in value]
+
+
+def as_text(value: Any) -> str:
+    """Read a text; the items of a list are joined by blanks."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple):
+        return " ".join(map(as_text, value))
+    if isinstance(value, dict):
+        raise ValueError(f"expected text, found an object {quote(value)}")
+    return decode_text(value) if isinstance(value, bytes) else str(value)
+
+
+def decode_text(value: bytes) -> str:
+    """Decode text that a file holds as bytes, as Parquet files of some programs do.
+
+    >>> decode_text("é".encode())
+    'é'
+    """
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"expected text, found bytes that are not UTF-8: {quote(value, 40)}") from None
+
+
+def _cell(text: str, label_sep: str | None) -> list[Any]:
+    """Read the labels in a cell: none, a list in JSON or Python spelling, several with a separator, or one."""
+    stripped = text.strip()
+    if not stripped:
+        return []
+    if stripped.startswith("[") and stripped.endswith("]"):
+        parsers = (json.loads, ast.literal_eval) if len(stripped) <= LONGEST_PYTHON_LIST else (json.loads,)
+        for parse in parsers:
+            try:
+                parsed = parse(stripped)
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                continue
+            if isinstance(parsed, list):
+                return parsed
+    if label_sep is not None:
+        return [part.strip() for part in stripped.split(label_sep) if part.strip()]
+    return [stripped]
+
+
+def _label(value: Any) -> Label:
+    """Read one label: a name, a number, a list of names (a path), or an object as prediction files have it."""
+    if isinstance(value, dict):
+        value = value.get("path") or value.get("label")
+    if isinstance(value, bytes):
+        value = decode_text(value)
+    if isinstance(value, str):
+        if not value.strip():
+            raise ValueError("empty label")
+        return value
+    if isinstance(value, list | tuple) and value:
+        return tuple(_step(part) for part in value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError(f"expected a label name, found {quote(value)}")
+
+
+def _step(value: Any) -> str:
+    """Read the name of one step of a path."""
+    if isinstance(value, list | tuple):
+        raise ValueError(f"expected the name of a label, found a list {quote(value)}")
+    return as_text(value).strip()
+
+
+def path_of_levels(values: Sequence[Any]) -> list[Label]:
+    """Read the names of levels, from the top on, as one path; none if all are empty."""
+    names = [_step(value) for value in values]
+    while names and not names[-1]:
+        names.pop()
+    if "" in names:
+        raise ValueError(f"level {names.index('') + 1} is empty, but deeper levels are not: {quote(names)}")
+    return [tuple(names)] if names else []
+
+
+def unprintable(names: Iterable[str]) -> str | None:
+    r"""Describe the first name that has a character it may not have; None if all are fine.
+
+    >>> unprintable(["A", "B\x1b[2J"])
+    "the label 'B\\x1b[2J' has the control character U+001B, which no name in a file may have; remove it"
+    """
+    for name in names:
+        match = UNPRINTABLE.search(name)
+        if match is not None:
+            kind = "direction override" if match[0] > "\x9f" else "control character"
+            mark = f"the {kind} U+{ord(match[0]):04X}"
+            return f"the label {quote(name)} has {mark}, which no name in a file may have; remove it"
+    return None
+
+
+def require_printable(names: Iterable[str], where: object) -> None:
+    """Refuse names with characters that no name in a file may have; `where` they stand goes before the message."""
+    problem = unprintable(names)
+    if problem is not None:
+        raise TreelabelError(f"{where}: {problem}")

@@ -16,7 +16,11 @@ from treelabel.core.errors import TreelabelError, shorten
 from treelabel.core.json_lines import join_texts, text_scalar
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, IntArray, LongArray
-from treelabel.data.cell_values import (
+from treelabel.data.columns import (
+    ANSWER,
+    NOT_ACCEPTED,
+    ColumnChoice,
+    Columns,
     as_text,
     between_numbers,
     decode_text,
@@ -24,7 +28,6 @@ from treelabel.data.cell_values import (
     labels_of_value,
     path_of_levels,
 )
-from treelabel.data.columns import ANSWER, NOT_ACCEPTED, ColumnChoice, Columns
 from treelabel.data.dataset import Dataset
 from treelabel.data.io.format import (
     Part,

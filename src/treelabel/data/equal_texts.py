@@ -1,5 +1,7 @@
 """Which documents have the same text, case and spacing aside; and which belong together by that and by their group."""
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 
@@ -24,16 +26,8 @@ def text_codes(*columns: Strings) -> list[LongArray]:
     [[0, 1, 0], [-1, 1]]
     """
     digests = np.concatenate([text_digests(texts) for texts in columns])
-    is_empty = ~digests.any(axis=1)
-    order = np.lexsort((np.arange(len(digests)), digests[:, 1], digests[:, 0]))
-    ordered = digests[order]
-    is_new = np.ones(len(order), np.bool_)
-    is_new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    codes = np.where(digests.any(axis=1), _firsts(digests), -1)
     # The first of equal texts gives them their place in the order of the numbers.
-    first = order[np.flatnonzero(is_new)][np.cumsum(is_new) - 1] if len(order) else order
-    leader = np.empty(len(order), np.int64)
-    leader[order] = first
-    codes = np.where(is_empty, -1, leader)
     numbers = np.full(len(codes), -1, np.int64)
     numbers[codes >= 0] = np.unique(codes[codes >= 0], return_inverse=True)[1]
     return np.split(numbers, np.cumsum([len(texts) for texts in columns])[:-1])
@@ -64,7 +58,7 @@ def units(codes: LongArray, groups: LongArray | None = None) -> LongArray:
     texts = codes.copy()
     texts[alone] = codes.max(initial=-1) + 1 + np.arange(int(alone.sum()))
     if groups is None:
-        return _in_order(texts)
+        return number_in_order(texts)
     # Documents, texts and groups are nodes of one graph, whose connected components are the units.
     shape = (count, int(texts.max(initial=-1)) + 1 + int(groups.max(initial=-1)) + 1)
     columns = np.concatenate([texts, groups + texts.max(initial=-1) + 1])
@@ -73,10 +67,10 @@ def units(codes: LongArray, groups: LongArray | None = None) -> LongArray:
     # It brings solvers along, which every command would wait for.
     from scipy.sparse import csgraph
 
-    return _in_order(csgraph.connected_components(graph, directed=False)[1][:count])
+    return number_in_order(csgraph.connected_components(graph, directed=False)[1][:count])
 
 
-def _in_order(numbers: LongArray) -> LongArray:
+def number_in_order(numbers: LongArray) -> LongArray:
     """Number values anew, in the order in which they first occur."""
     _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
@@ -110,7 +104,8 @@ def first_occurrences(codes: LongArray, label_sets: LongArray) -> tuple[LongArra
     return _firsts(pairs), _firsts(pairs[:, :1])
 
 
-def _firsts(keys: LongArray) -> LongArray:
+def _firsts(keys: Any) -> LongArray:
+    """Return the first row that is equal to each."""
     order = np.lexsort((np.arange(len(keys)), *keys.T))
     ordered = keys[order]
     is_new = np.ones(len(order), np.bool_)

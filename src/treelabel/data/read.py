@@ -13,12 +13,10 @@ from treelabel.core.inputs import existing_file
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.strings import describe_value
 from treelabel.core.types import IntArray
-from treelabel.data.cell_values import ListMeaning
-from treelabel.data.columns import ColumnChoice
+from treelabel.data.columns import ColumnChoice, ListMeaning, unprintable
 from treelabel.data.dataset import MADE_OF_LABELS, Dataset
 from treelabel.data.documents import DocumentBatch, DocumentReader, OnError, Problems
 from treelabel.data.io.format import ReadOptions
-from treelabel.data.taxonomy.label_characters import unprintable
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy, read_sibling_taxonomy
 from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.label_ids import Label, UnknownLabelError, find_label

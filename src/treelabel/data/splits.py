@@ -1,19 +1,23 @@
 """Splits of datasets: random, stratified, by group or time, folds, few examples per class."""
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
+from scipy import sparse
 
+from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.data.dataset import Dataset, values_of_column
 from treelabel.data.equal_texts import text_codes, units
-from treelabel.data.group_split import fill_parts, fill_parts_alike
-from treelabel.hierarchy.label_matrices import row_numbers, row_sizes
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers, row_sizes
 
 SplitBy = Literal["random", "stratified", "group", "time"]
+# How much the size of a part counts beside the frequency of one label in it. Much more than 1, as rare labels, which
+# no part can have its share of, would otherwise draw all their groups to the largest part.
+SIZE_WEIGHT: Final = 10.0
 
 
 def split(
@@ -63,7 +67,9 @@ def split(
     >>> {name: len(part) for name, part in split(load_sample(), {"train": 0.8, "test": 0.2}).items()}
     {'train': 7016, 'test': 1754}
     """
-    shares = _require_shares(parts)
+    shares = np.array(list(parts.values()), np.float64)
+    if len(shares) < 2 or not (shares > 0).all() or abs(shares.sum() - 1) > 1e-9:
+        raise TreelabelError(f"expected at least two shares above 0 that sum to 1, found {dict(parts)}")
     rng = np.random.default_rng(seed)
     if by not in get_args(SplitBy):
         raise TreelabelError(f"unknown way to split {by!r}; expected random, stratified, group or time")
@@ -71,14 +77,16 @@ def split(
     if by == "group":
         group_column = column if column is not None else group_column
     if (by == "group" and group_column is None) or (by == "time" and column is None):
-        raise TreelabelError(f"splitting by {by} needs the name of a column; there are: {_columns(data)}")
+        listed = ", ".join(data.extra) or "none besides id, text and labels"
+        raise TreelabelError(f"splitting by {by} needs the name of a column; there are: {listed}")
     whole = _units(data, group_column, by, keep_duplicates)
     if whole is not None:
         assigned = _whole_units(data, whole, by, shares, rng)
     elif by == "random":
         assigned = _by_order(rng.permutation(len(data)), shares)
     elif by == "stratified":
-        assigned = _stratify(data, shares, rng)
+        assigned = _deal_by_label(data, shares, rng)
+        _move_rare_to_first(data, assigned, rng)
     else:
         assigned = _by_time(*_column_codes(data, str(column), as_time=True), shares)
     return {name: data[np.flatnonzero(assigned == index)] for index, name in enumerate(parts)}
@@ -143,26 +151,6 @@ def _whole_units(
     return fill_parts(whole, shares, rng) if by == "random" else fill_parts_alike(whole, data.closed, shares, rng)
 
 
-def _require_shares(parts: Mapping[str, float]) -> DoubleArray:
-    shares = np.array(list(parts.values()), np.float64)
-    if len(shares) < 2 or not (shares > 0).all() or abs(shares.sum() - 1) > 1e-9:
-        raise TreelabelError(f"expected at least two shares above 0 that sum to 1, found {dict(parts)}")
-    return shares
-
-
-def _columns(data: Dataset) -> str:
-    return ", ".join(data.extra) or "none besides id, text and labels"
-
-
-def _deal(count: int, shares: DoubleArray) -> LongArray:
-    """Deal 0 .. count-1 to parts in turn, always to the part that is furthest behind its share; the first wins ties."""
-    # Part p gets its j-th document when (j - 1/2) / share is due; sorting the due times deals to all parts at once.
-    sizes = np.floor(shares * count).astype(np.int64) + 1
-    due = np.concatenate([(np.arange(size) + 0.5) / share for size, share in zip(sizes, shares, strict=True)])
-    part = np.repeat(np.arange(len(shares)), sizes)
-    return part[np.lexsort((part, due))][:count]
-
-
 def _by_order(order: LongArray, shares: DoubleArray) -> LongArray:
     """Assign the first documents of an order to the first part, and so on, with exact sizes."""
     ends = np.round(np.cumsum(shares) * len(order)).astype(np.int64)
@@ -171,18 +159,19 @@ def _by_order(order: LongArray, shares: DoubleArray) -> LongArray:
     return assigned
 
 
-def _stratify(data: Dataset, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
-    assigned = _deal_by_label(data, shares, rng)
-    _move_rare_to_first(data, assigned, rng)
-    return assigned
-
-
 def _deal_by_label(data: Dataset, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
     key = rarest_label(data)
+    h = data.hierarchy
+    parent = np.where(key >= 0, h.parent_idx[h.parent_ptr[np.maximum(key, 0)]], -1) if len(h) else key
     # Neighbours in this order share a label, or a parent: rare leaves are spread evenly together with their siblings.
-    order = np.lexsort((rng.random(len(data)), key, _parent_of(data, key)))
+    order = np.lexsort((rng.random(len(data)), key, parent))
     assigned = np.empty(len(data), np.int64)
-    assigned[order] = _deal(len(data), shares)
+    # Documents go to parts in turn, always to the part that is furthest behind its share; the first wins ties. Part p
+    # gets its j-th document when (j - 1/2) / share is due; sorting the due times deals to all parts at once.
+    sizes = np.floor(shares * len(data)).astype(np.int64) + 1
+    due = np.concatenate([(np.arange(size) + 0.5) / share for size, share in zip(sizes, shares, strict=True)])
+    part = np.repeat(np.arange(len(shares)), sizes)
+    assigned[order] = part[np.lexsort((part, due))][: len(data)]
     return assigned
 
 
@@ -195,12 +184,6 @@ def rarest_label(data: Dataset) -> LongArray:
     some = row_sizes(terminal) > 0
     key[some] = terminal.indices[order][terminal.indptr[:-1][some]]
     return key
-
-
-def _parent_of(data: Dataset, key: LongArray) -> LongArray:
-    h = data.hierarchy
-    first = np.where(key >= 0, h.parent_idx[h.parent_ptr[np.maximum(key, 0)]], -1) if len(h) else key
-    return first.astype(np.int64)
 
 
 def _move_rare_to_first(data: Dataset, assigned: LongArray, rng: np.random.Generator) -> None:
@@ -297,3 +280,85 @@ def per_class(data: Dataset, count: int = 1, seed: int = 0) -> tuple[Dataset, Da
     taken = np.zeros(len(data), np.bool_)
     taken[order] = (np.arange(len(data)) - first < count) & (ordered >= 0)
     return data[np.flatnonzero(taken)], data[np.flatnonzero(~taken)]
+
+
+# Groups, each whole in one part
+
+
+def fill_parts(groups: LongArray, shares: DoubleArray, rng: np.random.Generator) -> LongArray:
+    """Assign documents to parts by their groups: the largest first, each to the part furthest behind its size.
+
+    Groups are numbered from 0, and those of the same size are ordered at random.
+
+    >>> fill_parts(np.array([0, 0, 0, 1, 2]), np.array([0.6, 0.4]), np.random.default_rng(0)).tolist()
+    [0, 0, 0, 1, 1]
+    """
+    sizes = np.bincount(groups)
+    left = shares * len(groups)
+    part = np.empty(len(sizes), np.int64)
+    for group in _largest_first(sizes, rng).tolist():
+        part[group] = int(np.argmax(left))
+        left[part[group]] -= sizes[group]
+    return part[groups]
+
+
+def fill_parts_alike(
+    groups: LongArray, labels: LabelMatrix, shares: DoubleArray, rng: np.random.Generator
+) -> LongArray:
+    """Assign documents to parts by their groups so that each part has about its share of every label.
+
+    The largest group first, each goes to the part in which it adds least to the sum over labels and parts of
+    (documents there - documents expected there)^2 / documents expected there, the sizes of parts included. This is the
+    idea of scikit-learn's StratifiedGroupKFold, for parts of any shares and documents with several labels. Costs
+    parts x labels of all groups.
+
+    Groups are numbered from 0, and those of the same size are ordered at random.
+
+    >>> labels = sparse.csr_array(np.array([[1, 0], [1, 0], [0, 1], [0, 1]], bool))
+    >>> fill_parts_alike(np.arange(4), labels, np.array([0.5, 0.5]), np.random.default_rng(0)).tolist()
+    [1, 0, 0, 1]
+    """
+    sizes = np.bincount(groups)
+    member = sparse.csr_array((np.ones(len(groups)), (groups, np.arange(len(groups)))), (len(sizes), len(groups)))
+    counts = sparse.csr_array(member @ labels.astype(np.float64))
+    total = np.bincount(labels.indices, minlength=labels.shape[1]).astype(np.float64)
+    order = _largest_first(sizes, rng)
+    ptr = counts.indptr.astype(np.int64)
+    part = assign(ptr, counts.indices.astype(np.int32), counts.data, total, sizes.astype(np.int64), shares, order)
+    return part[groups]
+
+
+def _largest_first(sizes: LongArray, rng: np.random.Generator) -> LongArray:
+    order = rng.permutation(len(sizes))
+    return order[np.argsort(-sizes[order], kind="stable")]
+
+
+@kernel
+def assign(
+    ptr: LongArray,
+    nodes: IntArray,
+    counts: DoubleArray,
+    total: DoubleArray,
+    sizes: LongArray,
+    shares: DoubleArray,
+    order: LongArray,
+) -> LongArray:
+    """Assign each group to the part in which it adds least to the squared distances from what is expected."""
+    held = np.zeros((len(shares), len(total)))
+    filled = np.zeros(len(shares))
+    documents = sizes.sum()
+    part = np.zeros(len(sizes), np.int64)
+    for group in order:
+        least = np.inf
+        for index in range(len(shares)):
+            expected = shares[index] * documents
+            rise = SIZE_WEIGHT * sizes[group] * (2 * (filled[index] - expected) + sizes[group]) / expected
+            for entry in range(ptr[group], ptr[group + 1]):
+                expected = shares[index] * total[nodes[entry]]
+                rise += counts[entry] * (2 * (held[index, nodes[entry]] - expected) + counts[entry]) / expected
+            if rise < least:
+                least, part[group] = rise, index
+        filled[part[group]] += sizes[group]
+        for entry in range(ptr[group], ptr[group + 1]):
+            held[part[group], nodes[entry]] += counts[entry]
+    return part

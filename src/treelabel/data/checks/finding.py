@@ -9,7 +9,7 @@ import numpy as np
 from treelabel.core.errors import quote
 from treelabel.core.types import LongArray
 from treelabel.data.dataset import Dataset
-from treelabel.data.equal_texts import text_codes
+from treelabel.data.equal_texts import number_in_order, text_codes
 
 # Examples that a finding has at most.
 EXAMPLES = 3
@@ -133,8 +133,4 @@ def label_set_numbers(data: Dataset) -> LongArray:
     ends = data.hierarchy.most_specific(data.labels)
     bits = np.random.default_rng(0).integers(0, 1 << 62, len(data.hierarchy), np.int64)
     total = np.concatenate([[0], np.cumsum(bits[ends.indices], dtype=np.int64)])
-    sums = total[ends.indptr[1:]] - total[ends.indptr[:-1]]
-    _, first, inverse = np.unique(sums, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[inverse]
+    return number_in_order(total[ends.indptr[1:]] - total[ends.indptr[:-1]])

@@ -7,9 +7,9 @@ import numpy as np
 from treelabel.core.errors import TreelabelError
 from treelabel.data.checks.finding import label_set_numbers, plural
 from treelabel.data.checks.spelling import spelling_groups, usual_spellings
+from treelabel.data.columns import unprintable
 from treelabel.data.dataset import Dataset
 from treelabel.data.equal_texts import first_occurrences, text_codes
-from treelabel.data.taxonomy.label_characters import unprintable
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import renumber_columns
 

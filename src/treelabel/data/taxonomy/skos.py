@@ -1,20 +1,34 @@
-"""SKOS vocabularies (Turtle, RDF/XML): concepts, broader and narrower, preferred labels. Needs the extra `skos`."""
+"""SKOS vocabularies (Turtle, RDF/XML): concepts, broader and narrower, preferred labels. Needs the extra `skos`.
 
+A vocabulary must not grow by entities, take a parser for minutes, or fetch anything: that is checked first.
+"""
+
+import json
 import re
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from xml.parsers import expat
 
-from treelabel.core.errors import TreelabelError, require_extra
-from treelabel.core.inputs import existing_file, open_input, suffixes
+from treelabel.core.errors import TreelabelError, quote, require_extra
+from treelabel.core.inputs import PIECE, existing_file, open_input, suffixes, whole_lines
+from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
-from treelabel.data.taxonomy.label_characters import require_printable
-from treelabel.data.taxonomy.skos_safety import check_contexts, check_strings, check_xml
+from treelabel.data.columns import require_printable
 from treelabel.hierarchy.hierarchy import Hierarchy
 
 LINE_BREAK = re.compile(r"[ \t]*[\t\r\n]\s*")
 RDF_FORMATS = {".ttl": "turtle", ".rdf": "xml", ".xml": "xml", ".nt": "nt", ".jsonld": "json-ld"}
-CHECKS = {"xml": check_xml, "json-ld": check_contexts, "turtle": check_strings, "nt": check_strings}
+# Entities in RDF/XML stand for namespaces, and are as long as those.
+LONGEST_ENTITY = 1000
+# A text in Turtle or N-Triples, and what may hold quotes and is none.
+STRINGS = re.compile(
+    r"<[^<>\s]*>|#[^\n]*"
+    r'|"""(?:[^"\\]|\\.|"(?!""))*+"""|"(?:[^"\\\n]|\\.)*+"'
+    r"|'''(?:[^'\\]|\\.|'(?!''))*+'''|'(?:[^'\\\n]|\\.)*+'",
+    re.DOTALL,
+)
 
 
 def read_skos(file: Path, language: str = "en", tree: bool = False, limits: Limits = DEFAULT_LIMITS) -> Hierarchy:
@@ -87,7 +101,8 @@ def _read(file: Path, limits: Limits) -> tuple[Any, set[tuple[Any, Any]], set[An
 
     graph, kind = Graph(), RDF_FORMATS.get(suffixes(file)[0], "turtle")
     try:
-        CHECKS[kind](file, limits)
+        check = {"xml": _check_xml, "json-ld": _check_contexts}.get(kind, _check_strings)
+        check(file, limits)
         with open_input(file, limits=limits, whole=True) as stream:
             graph.parse(stream, format=kind, publicID=file.absolute().as_uri())
     except TreelabelError:
@@ -127,3 +142,105 @@ def _code(graph: Any, concept: Any) -> str:
 
     notation = graph.value(concept, SKOS.notation)
     return str(notation) if notation is not None else str(concept).rstrip("/#").replace("#", "/").rpartition("/")[2]
+
+
+# Checks before a vocabulary is read
+
+
+def _check_xml(file: Path, limits: Limits) -> None:
+    """Refuse XML with entities that are long, refer to others, or stand for what is elsewhere, or beyond the limits."""
+
+    def check_entity(name: str, is_parameter: bool, value: str | None, *_: Any) -> None:
+        if is_parameter or value is None or "&" in value or "%" in value or len(value) > LONGEST_ENTITY:
+            raise TreelabelError(
+                f"{file}: declares the entity {quote(name)}, which is long, or refers to another entity or file; "
+                "replace it by what it stands for"
+            )
+
+    elements = _Elements(file, limits)
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.EntityDeclHandler = check_entity
+    parser.StartElementHandler = elements.begin
+    parser.EndElementHandler = elements.end
+    parser.CharacterDataHandler = elements.text
+    # What is not XML is for the reader proper to say.
+    with suppress(expat.ExpatError), open_input(file, limits=limits, whole=True) as stream:
+        while piece := stream.read(PIECE):
+            parser.Parse(piece, False)
+
+
+class _Elements:
+    """Follows the elements of RDF/XML: how deep they are nested, and how long the text is that they are read into."""
+
+    def __init__(self, file: Path, limits: Limits) -> None:
+        self._file, self._limits = file, limits
+        self._depth = self._size = 0
+        # Where an element begins that is taken as a text, with all elements in it.
+        self._literal: int | None = None
+
+    def begin(self, name: str, attributes: dict[str, str]) -> None:
+        """Enter an element."""
+        self._depth += 1
+        if self._limits.exceeds("nesting", self._depth):
+            raise TreelabelError(
+                f"{self._file}: elements are nested deeper than {self._depth - 1:,}; {self._limits.hint('nesting')}"
+            )
+        if self._literal is not None:
+            self._add(2 * len(name))
+        elif any(key.endswith("parseType") and value == "Literal" for key, value in attributes.items()):
+            self._literal = self._depth
+
+    def end(self, _: str) -> None:
+        """Leave an element."""
+        if self._literal in (None, self._depth):
+            self._literal, self._size = None, 0
+        self._depth -= 1
+
+    def text(self, text: str) -> None:
+        """Take a piece of text, entities replaced by what they stand for."""
+        self._add(len(text))
+
+    def _add(self, characters: int) -> None:
+        self._size += characters
+        if self._limits.exceeds("literal", self._size):
+            raise _too_long(self._file, self._limits)
+
+
+def _too_long(file: Path, limits: Limits) -> TreelabelError:
+    """Make the error for a text that takes too long to read."""
+    return TreelabelError(f"{file}: holds a text that is too long for a name; {limits.hint('literal')}")
+
+
+def _check_strings(file: Path, limits: Limits) -> None:
+    """Refuse Turtle or N-Triples with a text beyond the limit."""
+    with open_input(file, limits=limits, whole=True) as stream:
+        text = stream.read().decode("utf-8", "replace")
+    texts = (match[0] for match in STRINGS.finditer(text) if match[0][0] not in "<#")
+    if any(limits.exceeds("literal", len(each)) for each in texts):
+        raise _too_long(file, limits)
+
+
+def _check_contexts(file: Path, limits: Limits) -> None:
+    """Refuse JSON-LD whose context is elsewhere: reading a file fetches nothing."""
+    with open_input(file, limits=limits) as stream:
+        text = "".join(whole_lines(stream, file, "utf-8", limits))
+    try:
+        waiting = [parse_json(text, limits)]
+    except json.JSONDecodeError as error:
+        raise TreelabelError(f"{file}:{error.lineno}: not valid JSON: {error.msg}") from error
+    except JsonLimitError as error:
+        raise TreelabelError(f"{file}: {error}") from error
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            contexts = [each.get("@context"), each.get("@import")]
+            listed = [part for below in contexts for part in (below if isinstance(below, list) else [below])]
+            remote = next((part for part in listed if isinstance(part, str)), None)
+            if remote is not None:
+                raise TreelabelError(
+                    f"{file}: takes its context from {quote(remote)}; put the context itself into the file"
+                )
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)

@@ -12,8 +12,8 @@ from treelabel.core.errors import TreelabelError, locate_errors, quote
 from treelabel.core.inputs import existing_file, numbered_lines, open_input, suffixes, whole_lines
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.data.columns import require_printable, unprintable
 from treelabel.data.io.excel import write_sheet
-from treelabel.data.taxonomy.label_characters import require_printable, unprintable
 from treelabel.data.taxonomy.skos import read_skos
 from treelabel.data.taxonomy.taxonomy_columns import separator_of
 from treelabel.data.taxonomy.taxonomy_tables import TaxonomyFormat, TaxonomyOptions, read_table
@@ -59,7 +59,7 @@ def read_taxonomy(
     - skos (.ttl, .rdf): broader and narrower between concepts, named by their preferred label in `language`.
 
     Lines may end as on any system. Names with control characters are refused (see
-    `treelabel.data.taxonomy.label_characters`), except in treelabel's own JSON, which holds any hierarchy.
+    `treelabel.data.columns`), except in treelabel's own JSON, which holds any hierarchy.
 
     Parameters
     ----------

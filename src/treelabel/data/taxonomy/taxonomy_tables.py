@@ -1,4 +1,7 @@
-"""Hierarchies in tables: lines of text with a tab, a comma or the like between cells, or the rows of a sheet."""
+"""Hierarchies in tables: lines of text with a tab, a comma or the like between cells, or the rows of a sheet.
+
+Tables of moves, which say what became of the labels of a taxonomy, are read in the same way.
+"""
 
 import csv
 from collections.abc import Sequence
@@ -9,10 +12,10 @@ from typing import Literal
 import numpy as np
 
 from treelabel.core.errors import TreelabelError, quote
-from treelabel.core.inputs import numbered_lines, suffixes
+from treelabel.core.inputs import existing_file, numbered_lines, suffixes
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.data.columns import require_printable
 from treelabel.data.io.sheets import open_sheet
-from treelabel.data.taxonomy.label_characters import require_printable
 from treelabel.data.taxonomy.taxonomy_columns import (
     ParentColumns,
     PathColumns,
@@ -23,10 +26,13 @@ from treelabel.data.taxonomy.taxonomy_columns import (
 )
 from treelabel.hierarchy.edges import Edges, edges_of_pairs, text_array
 from treelabel.hierarchy.hierarchy import Hierarchy, split_path
+from treelabel.hierarchy.moves import Move
 
 TaxonomyFormat = Literal["edges", "paths", "json", "skos"]
 # What tables with ids write in place of the parent of a label at the top.
 NO_PARENT = {"0", "-1", "null", "none", "nan", "n/a", "na", "-", "\\n"}
+OLD_COLUMNS = ("old", "from", "before", "old label", "old_label", "old path", "old_path")
+NEW_COLUMNS = ("new", "to", "after", "new label", "new_label", "new path", "new_path")
 # A line number and its cells, stripped.
 NumberedRow = tuple[int, list[str]]
 
@@ -48,7 +54,8 @@ class TaxonomyOptions:
 def read_table(file: Path, options: TaxonomyOptions) -> tuple[Hierarchy, str]:
     """Read a table of edges, of paths or of levels, or a vocabulary of Annif; say in words which it is."""
     is_sheet = suffixes(file)[0] == ".xlsx"
-    rows = _sheet_rows(file, options) if is_sheet else _text_rows(file, options)
+    lines = () if is_sheet else numbered_lines(file, options.encoding, options.limits)
+    rows = _sheet_rows(file, options) if is_sheet else split_lines(file, list(lines))
     cells = [row for _, row in rows]
     vocabulary = vocabulary_column(cells, options.language)
     if vocabulary is not None:
@@ -64,10 +71,6 @@ def read_table(file: Path, options: TaxonomyOptions) -> tuple[Hierarchy, str]:
         rows = [(number, _without_empty_end(row)) for number, row in rows]
     edges = _edges_by_name(rows, None, file)
     return Hierarchy.from_coded(edges, options.root, options.tree), "a parent and its children on each line"
-
-
-def _text_rows(file: Path, options: TaxonomyOptions) -> list[NumberedRow]:
-    return split_lines(file, list(numbered_lines(file, options.encoding, options.limits)))
 
 
 def split_lines(file: Path, lines: Sequence[tuple[int, str]]) -> list[NumberedRow]:
@@ -232,3 +235,61 @@ def _paths_of(rows: list[NumberedRow], columns: PathColumns, file: Path) -> list
     if not paths:
         raise TreelabelError(f"{file}: no labels below the header; expected a path in each line")
     return paths
+
+
+# Moves
+
+
+def read_moves(path: str | Path, encoding: str = "utf-8", limits: Limits = DEFAULT_LIMITS) -> list[Move]:
+    """Read a table of moves: a line is an old label and what became of it, names or full paths.
+
+    A name may be given where it is unique in its taxonomy. Two lines with one old label split it, two with one new
+    label merge, and a line with nothing behind the old label deletes it. Labels that stay need no line, nor do those
+    below a label that was renamed or moved as a whole.
+
+    Parameters
+    ----------
+    path : str or Path
+        Tabs separate columns, or commas, semicolons or bars in a .csv file. A first line with the columns old and new
+        (or from and to) is understood, in any order and among others; lines with # are comments.
+    encoding : str
+        As Python calls it.
+    limits : Limits
+        The resources that reading may take.
+
+    Returns
+    -------
+    list of Move
+        Each with its file and line.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "moves.tsv")
+    ...     _ = file.write_text("old\\tnew\\npet > dog\\tpet > hound\\nfish\\t\\n")
+    ...     [(move.old, move.new) for move in read_moves(file)]
+    [('pet > dog', 'pet > hound'), ('fish', '')]
+    """
+    file = existing_file(path)
+    numbered = numbered_lines(file, encoding, limits)
+    rows = split_lines(file, [(number, line) for number, line in numbered if not line.startswith("#")])
+    if not rows:
+        raise TreelabelError(f"{file}: no moves; expected lines with an old label and a new one, separated by a tab")
+    header = [cell.lower() for cell in rows[0][1]]
+    old = next((column for column, cell in enumerate(header) if cell in OLD_COLUMNS), None)
+    new = next((column for column, cell in enumerate(header) if cell in NEW_COLUMNS), None)
+    columns = None if old is None or new is None else (old, new)
+    body = rows if columns is None else rows[1:]
+    return [_move(cells, columns, f"{file}:{number}") for number, cells in body]
+
+
+def _move(cells: list[str], columns: tuple[int, int] | None, where: str) -> Move:
+    if columns is None and any(cells[2:]):
+        raise TreelabelError(
+            f"{where}: {len(cells)} columns, expected an old label and a new one; write one line for each new label, "
+            "or name the columns old and new in the first line"
+        )
+    old, new = (cells[column] if column < len(cells) else "" for column in columns or (0, 1))
+    if not old:
+        raise TreelabelError(f"{where}: no old label before {quote(new)}; new labels need no line")
+    require_printable([old, new], where)
+    return Move(old, new, where)
