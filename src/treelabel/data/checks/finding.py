@@ -76,11 +76,6 @@ class CheckInput:
         """A number for the label set of each document, most specific labels alone: equal for equal sets."""
         return label_set_numbers(self.data)
 
-    @property
-    def is_made_of_labels(self) -> bool:
-        """Whether the hierarchy says nothing that the labels do not."""
-        return self.data.is_hierarchy_of_labels
-
     def where(self, row: int) -> str:
         """Return where a document stands in its file, as people look for it."""
         return document_position(self.data, row)

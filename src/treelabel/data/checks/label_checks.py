@@ -45,7 +45,7 @@ def find_spellings(inspected: CheckInput) -> Finding | None:
             f"{plural(len(unclean), 'label has', 'labels have')} HTML entities, odd spaces or unusual Unicode forms"
         )
         examples = [quote(h.names[node]) for node in unclean[:EXAMPLES]]
-    can_fix = inspected.is_made_of_labels and h.is_tree
+    can_fix = inspected.data.is_hierarchy_of_labels and h.is_tree
     remedy = "--fix OUT gives each its most frequent spelling" if can_fix else "unite them in the taxonomy"
     return Finding("spellings", extra or len(unclean), message, tuple(examples), remedy, extra > 0, can_fix)
 
@@ -119,7 +119,7 @@ def find_several_labels(inspected: CheckInput) -> Finding | None:
 
     In a path the steps behind the first do not stand alone or first in other labels; of several labels, most do.
     """
-    if not inspected.is_made_of_labels:
+    if not inspected.data.is_hierarchy_of_labels:
         return None
     data = inspected.data
     ends = np.unique(data.labels.indices)
@@ -167,36 +167,26 @@ def _finding(inspected: CheckInput, mark: str, joined: dict[int, list[str]], lab
 def find_several_parents(inspected: CheckInput) -> Finding | None:
     """Find names under several parents: one node of a DAG, or several nodes of a tree."""
     h = inspected.data.hierarchy
-    return _of_graph(h) if not h.is_tree else _of_tree(h)
-
-
-def _of_graph(h: Hierarchy) -> Finding | None:
-    nodes = np.flatnonzero(np.diff(h.parent_ptr) > 1)
-    if not len(nodes):
+    if h.is_tree:
+        parents = [(name, h.parent[ids].tolist()) for name, ids in h.ids_by_name.items() if len(ids) > 1]
+        what = "under several parents, for a different label under each"
+        remedy = "nothing, as long as labels are written as paths; a name alone would not say which one is meant"
+    else:
+        several = np.flatnonzero(np.diff(h.parent_ptr) > 1).tolist()
+        parents = [(h.names[node], h.parents_of(node)) for node in several]
+        what = "under several parents in the taxonomy: one label each, with all of these above it (a DAG)"
+        remedy = (
+            "if they are different labels, write the taxonomy as paths (lines 'A > Other'), or with columns id, parent "
+            "and name, and labels as paths; treelabel convert FILE OUT --unfold makes one label per parent"
+        )
+    if not parents:
         return None
-
     return Finding(
         "several_parents",
-        len(nodes),
-        f"{plural(len(nodes), 'name stands', 'names stand')} under several parents in the taxonomy: one label each, "
-        "with all of these above it (a DAG)",
-        tuple(f"{quote(h.names[node])} under {_names(h, h.parents_of(node))}" for node in nodes[:EXAMPLES].tolist()),
-        "if they are different labels, write the taxonomy as paths (lines 'A > Other'), or with columns id, parent and "
-        "name, and labels as paths; treelabel convert FILE OUT --unfold makes one label per parent",
-    )
-
-
-def _of_tree(h: Hierarchy) -> Finding | None:
-    if h.has_unique_names:
-        return None
-    names = [(name, ids) for name, ids in h.ids_by_name.items() if len(ids) > 1]
-
-    return Finding(
-        "several_parents",
-        len(names),
-        f"{plural(len(names), 'name stands', 'names stand')} under several parents, for a different label under each",
-        tuple(f"{quote(name)} under {_names(h, h.parent[ids].tolist())}" for name, ids in names[:EXAMPLES]),
-        "nothing, as long as labels are written as paths; a name alone would not say which one is meant",
+        len(parents),
+        f"{plural(len(parents), 'name stands', 'names stand')} {what}",
+        tuple(f"{quote(name)} under {_names(h, nodes)}" for name, nodes in parents[:EXAMPLES]),
+        remedy,
     )
 
 

@@ -38,13 +38,16 @@ def find_level_columns(inspected: CheckInput) -> Finding | None:
     """
     data = inspected.data
     label = data.choices.get("labels", "none")
-    if not inspected.is_made_of_labels or data.hierarchy.max_depth > 1 or not len(data):
+    if not inspected.data.is_hierarchy_of_labels or data.hierarchy.max_depth > 1 or not len(data):
         return None
-    columns = {label: _label_codes(inspected)}
+    # Documents without a label, or with several, have -1.
+    codes = np.full(len(data), -1, np.int64)
+    one = row_sizes(data.labels) == 1
+    codes[one] = np.unique(data.labels.indices[data.labels.indptr[:-1][one]], return_inverse=True)[1]
+    columns = {label: codes}
     for name, column in list(data.extra.items())[:MOST_COLUMNS]:
-        codes = _codes(column)
-        if codes is not None:
-            columns[name] = codes
+        if (values := _codes(column)) is not None:
+            columns[name] = values
     order = sorted(columns, key=lambda name: int(columns[name].max(initial=-1)))
     chain = _with_named(_chain(columns, order, label), columns)
     if len(chain) < 2:
@@ -68,15 +71,6 @@ def _example(inspected: CheckInput, chain: list[str], label: str) -> str:
     row = int(np.flatnonzero(row_sizes(data.labels) == 1)[0])
     values = [data.names()[row][0] if name == label else str(data.extra[name][row]) for name in chain]
     return f"{inspected.where(row)}: {' > '.join(quote(value, 40) for value in values)}"
-
-
-def _label_codes(inspected: CheckInput) -> LongArray:
-    """Number the labels of documents that have one; -1 for others."""
-    labels = inspected.data.labels
-    codes = np.full(labels.shape[0], -1, np.int64)
-    one = row_sizes(labels) == 1
-    codes[one] = np.unique(labels.indices[labels.indptr[:-1][one]], return_inverse=True)[1]
-    return codes
 
 
 def _codes(column: pa.ChunkedArray) -> LongArray | None:

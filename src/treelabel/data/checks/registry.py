@@ -16,6 +16,8 @@ class Check:
     name: str
     help: str
     find: Callable[[CheckInput], Finding | None]
+    # Whether data that have numeric features in place of texts are passed over.
+    needs_texts: bool = False
 
 
 FINDINGS: Registry[Check] = Registry(
@@ -27,12 +29,16 @@ FINDINGS: Registry[Check] = Registry(
         Check("similar_names", "labels that differ in punctuation alone", label_checks.find_similar_names),
         Check("other_separators", "paths with another separator", label_checks.find_other_separators),
         Check("several_parents", "names under several parents", label_checks.find_several_parents),
-        Check("shared_texts", "texts that are in the training data, too", text_checks.find_shared_texts),
-        Check("contradictions", "equal texts with different labels", text_checks.find_contradictions),
-        Check("copies", "equal texts with the same labels", text_checks.find_copies),
-        Check("empty_texts", "documents without text", text_checks.find_empty_texts),
-        Check("numeric_texts", "numbers, dates or ids for texts", text_checks.find_numeric_texts),
-        Check("unshared_words", "texts without a word that another has", text_checks.find_unshared_words),
+        Check(
+            "shared_texts", "texts that are in the training data, too", text_checks.find_shared_texts, needs_texts=True
+        ),
+        Check("contradictions", "equal texts with different labels", text_checks.find_contradictions, needs_texts=True),
+        Check("copies", "equal texts with the same labels", text_checks.find_copies, needs_texts=True),
+        Check("empty_texts", "documents without text", text_checks.find_empty_texts, needs_texts=True),
+        Check("numeric_texts", "numbers, dates or ids for texts", text_checks.find_numeric_texts, needs_texts=True),
+        Check(
+            "unshared_words", "texts without a word that another has", text_checks.find_unshared_words, needs_texts=True
+        ),
         Check("unlabelled", "documents without labels", text_checks.find_unlabelled),
         Check("equal_ids", "ids of several documents", text_checks.find_equal_ids),
         Check("one_label", "the same labels for all documents", label_checks.find_one_label),
@@ -63,5 +69,6 @@ def find_problems(data: Dataset, train: Dataset | None = None) -> list[Finding]:
     [('contradictions', 2), ('empty_texts', 1), ('rare_labels', 2)]
     """
     inspected = CheckInput(data, train)
-    findings = [finding for check in FINDINGS.values() if (finding := check.find(inspected)) is not None]
+    checks = [check for check in FINDINGS.values() if data.features is None or not check.needs_texts]
+    findings = [finding for check in checks if (finding := check.find(inspected)) is not None]
     return sorted(findings, key=lambda finding: not finding.is_serious)

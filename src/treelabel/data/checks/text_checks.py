@@ -4,15 +4,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from treelabel.core.errors import quote, shorten
-from treelabel.data.checks.finding import (
-    EXAMPLES,
-    CheckInput,
-    Finding,
-    document_position,
-    labels_of,
-    plural,
-    share,
-)
+from treelabel.data.checks.finding import EXAMPLES, CheckInput, Finding, document_position, labels_of, plural, share
 from treelabel.data.equal_texts import first_occurrences
 from treelabel.hierarchy.label_matrices import row_sizes
 
@@ -27,8 +19,6 @@ MOST_TEXTS, FEWEST_TEXTS = 20_000, 30
 
 def find_copies(inspected: CheckInput) -> Finding | None:
     """Find documents with the text and the labels of an earlier one."""
-    if inspected.data.features is not None:
-        return None
     same, _ = first_occurrences(inspected.codes, inspected.label_sets)
     rows = np.flatnonzero(same != np.arange(len(same)))
     if not len(rows):
@@ -48,8 +38,6 @@ def find_copies(inspected: CheckInput) -> Finding | None:
 
 def find_contradictions(inspected: CheckInput) -> Finding | None:
     """Find texts that stand in the file several times, with different labels."""
-    if inspected.data.features is not None:
-        return None
     same, first = first_occurrences(inspected.codes, inspected.label_sets)
     # A document that is the first of its text and labels, but not of its text, has other labels than that one.
     other = np.flatnonzero((same == np.arange(len(same))) & (first != same))
@@ -75,7 +63,7 @@ def find_contradictions(inspected: CheckInput) -> Finding | None:
 def find_shared_texts(inspected: CheckInput) -> Finding | None:
     """Find texts that are in the training data, too."""
     train = inspected.train
-    if train is None or inspected.data.features is not None:
+    if train is None:
         return None
     known, first = np.unique(inspected.train_codes, return_index=True)
     codes = inspected.codes
@@ -107,8 +95,6 @@ def _start(text: str) -> str:
 
 def find_empty_texts(inspected: CheckInput) -> Finding | None:
     """Find documents whose text is empty or blank."""
-    if inspected.data.features is not None:
-        return None
     rows = np.flatnonzero(inspected.codes < 0)
     if not len(rows):
         return None
@@ -125,8 +111,6 @@ def find_empty_texts(inspected: CheckInput) -> Finding | None:
 
 def find_numeric_texts(inspected: CheckInput) -> Finding | None:
     """Find texts most of which are numbers, dates or ids."""
-    if inspected.data.features is not None:
-        return None
     is_number = pc.match_substring_regex(inspected.data.texts.arrow, NUMBER_LIKE)
     rows = np.flatnonzero(is_number.to_numpy(zero_copy_only=False))
     if 2 * len(rows) <= int((inspected.codes >= 0).sum()):
@@ -143,8 +127,6 @@ def find_numeric_texts(inspected: CheckInput) -> Finding | None:
 
 def find_unshared_words(inspected: CheckInput) -> Finding | None:
     """Find texts most of which have no word that another text has, so that nothing can be learned from words."""
-    if inspected.data.features is not None:
-        return None
     from treelabel.text.ngrams import NgramShape
     from treelabel.text.tfidf import Occurrences
 
