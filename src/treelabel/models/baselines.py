@@ -1,5 +1,6 @@
 """Models that know nothing of texts: what any other must beat."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from treelabel.models.settings import Seed
 from treelabel.scores.score_matrix import Scores
 
 
+@dataclass(eq=False, repr=False)
 class Nothing(Model):
     """No text has any label: every score is 0. Where most texts have none, few metrics see that it knows nothing.
 
@@ -23,9 +25,8 @@ class Nothing(Model):
     name = "nothing"
     exhaustive: ClassVar[bool] = False
 
-    def __init__(self, hierarchy: Hierarchy | None = None, seed: Seed = 0) -> None:
-        self.hierarchy = hierarchy
-        self.seed = seed
+    hierarchy: Hierarchy | None = None
+    seed: Seed = 0
 
     @property
     def default_rule(self) -> str:
@@ -48,6 +49,7 @@ class Nothing(Model):
         """There was nothing to save."""
 
 
+@dataclass(eq=False, repr=False)
 class MostFrequent(Model):
     """Every text has the labels of training in their training shares.
 
@@ -59,9 +61,8 @@ class MostFrequent(Model):
     name = "most_frequent"
     takes_sample_weight = True
 
-    def __init__(self, hierarchy: Hierarchy | None = None, seed: Seed = 0) -> None:
-        self.hierarchy = hierarchy
-        self.seed = seed
+    hierarchy: Hierarchy | None = None
+    seed: Seed = 0
 
     def _fit(self, train: Training) -> None:
         if train.weights is None:

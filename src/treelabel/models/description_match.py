@@ -4,6 +4,7 @@ One of the baselines in the case study of Amigó and Delgado (2022), "Evaluating
 Classification"; the others are `nothing`, `most_frequent`, `svm_descriptions` and `svm_codes`.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -42,6 +43,7 @@ def sentences(texts: Strings) -> tuple[Strings, LongArray]:
     return Strings.of(pc.list_flatten(listed)), sizes
 
 
+@dataclass(eq=False, repr=False)
 class DescriptionMatch(Model):
     """Assign a label if a single sentence contains at least `share` of the words of its description: MATCH 75%.
 
@@ -63,19 +65,11 @@ class DescriptionMatch(Model):
     name = "description_match"
     exhaustive: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        descriptions: Descriptions = None,
-        share: Annotated[float, Between(1e-6, 1)] = 0.75,
-        stop_words: StopWords = "english",
-        seed: Seed = 0,
-    ) -> None:
-        self.hierarchy = hierarchy
-        self.descriptions = descriptions
-        self.share = share
-        self.stop_words = stop_words
-        self.seed = seed
+    hierarchy: Hierarchy | None = None
+    descriptions: Descriptions = None
+    share: Annotated[float, Between(1e-06, 1)] = 0.75
+    stop_words: StopWords = "english"
+    seed: Seed = 0
 
     @property
     def default_rule(self) -> str:

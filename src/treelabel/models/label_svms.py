@@ -7,6 +7,7 @@ Classification".
 import re
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, ClassVar
 
@@ -147,6 +148,7 @@ class LabelSvms(Model):
         self.weights_ = sparse.csr_array(parts, (len(self.labels_), len(self.known_)))
 
 
+@dataclass(eq=False, repr=False)
 class SvmDescriptions(LabelSvms):
     """SVMs over the presence of words from the labels' descriptions: SVM DESCR.
 
@@ -161,19 +163,11 @@ class SvmDescriptions(LabelSvms):
     name = "svm_descriptions"
     hash_type = "int32"
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        descriptions: Descriptions = None,
-        stop_words: StopWords = "english",
-        C: Cost = 1.0,  # noqa: N803
-        seed: Seed = 0,
-    ) -> None:
-        self.hierarchy = hierarchy
-        self.descriptions = descriptions
-        self.stop_words = stop_words
-        self.C = C
-        self.seed = seed
+    hierarchy: Hierarchy | None = None
+    descriptions: Descriptions = None
+    stop_words: StopWords = "english"
+    C: Cost = 1.0
+    seed: Seed = 0
 
     def _check_settings(self) -> None:
         check_descriptions(self.descriptions)
@@ -191,6 +185,7 @@ class SvmDescriptions(LabelSvms):
         return count_ngrams(texts, WORDS)[:2]
 
 
+@dataclass(eq=False, repr=False)
 class SvmCodes(LabelSvms):
     """SVMs over the presence of other codes: SVM CODES. A text is a list of codes.
 
@@ -205,10 +200,9 @@ class SvmCodes(LabelSvms):
     name = "svm_codes"
     hash_type = "int64"
 
-    def __init__(self, hierarchy: Hierarchy | None = None, C: Cost = 1.0, seed: Seed = 0) -> None:  # noqa: N803
-        self.hierarchy = hierarchy
-        self.C = C
-        self.seed = seed
+    hierarchy: Hierarchy | None = None
+    C: Cost = 1.0
+    seed: Seed = 0
 
     def _vocabulary(self, train: Training) -> npt.NDArray[Any]:
         vocabulary = np.unique(self._hashed(train.texts)[1])

@@ -1,6 +1,7 @@
 """Labels that texts name: names and alternative names found in the text, and a small learned ranker over matches."""
 
 import re
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -80,6 +81,7 @@ class Matches(NamedTuple):
     features: DoubleArray
 
 
+@dataclass(eq=False, repr=False)
 class Lexical(Model):
     """Labels whose names, or alternative names, a text has; a logistic regression tells how much each match means.
 
@@ -112,19 +114,12 @@ class Lexical(Model):
     """
 
     name: ClassVar[str] = "lexical"
-    calibration_: CandidateCalibration
+    calibration_: CandidateCalibration = field(init=False)
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        descriptions: Descriptions = None,
-        C: Cost = 1.0,  # noqa: N803
-        seed: Seed = 0,
-    ) -> None:
-        self.hierarchy = hierarchy
-        self.descriptions = descriptions
-        self.C = C
-        self.seed = seed
+    hierarchy: Hierarchy | None = None
+    descriptions: Descriptions = None
+    C: Cost = 1.0
+    seed: Seed = 0
 
     def _check_settings(self) -> None:
         check_descriptions(self.descriptions)

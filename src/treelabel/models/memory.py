@@ -1,6 +1,6 @@
 """A retrieval memory: texts have the labels of the training texts, and of the label names, that are most like them."""
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Annotated, Any, ClassVar, TypedDict
 
 import numpy as np
@@ -83,6 +83,7 @@ class MemoryValues(TypedDict):
     weights: tuple[float, float, float, float]
 
 
+@dataclass(eq=False, repr=False)
 class Memory(GrowingModel):
     """The labels of the nearest training texts and the nearest label names; nothing is trained.
 
@@ -130,33 +131,19 @@ class Memory(GrowingModel):
 
     name: ClassVar[str] = "memory"
     learned = MemoryValues
-    calibration_: CandidateCalibration
+    calibration_: CandidateCalibration = field(init=False)
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        encoder: str | Encoder | None = None,
-        n_neighbors: Annotated[int, Between(1, 10_000)] = 50,
-        power: Annotated[float, Between(0, 100)] | None = None,
-        blend: Annotated[float, Between(0, 1)] | None = None,
-        label_weight: Annotated[float, Between(0, 1000)] | None = None,
-        threshold: Annotated[float, Between(0, 1)] | None = None,
-        descriptions: Descriptions = None,
-        ngram_range: NgramRange = (1, 1),
-        min_df: Count = 1,
-        seed: Seed = 0,
-    ) -> None:
-        self.hierarchy = hierarchy
-        self.encoder = encoder
-        self.n_neighbors = n_neighbors
-        self.power = power
-        self.blend = blend
-        self.label_weight = label_weight
-        self.threshold = threshold
-        self.descriptions = descriptions
-        self.ngram_range = ngram_range
-        self.min_df = min_df
-        self.seed = seed
+    hierarchy: Hierarchy | None = None
+    encoder: str | Encoder | None = None
+    n_neighbors: Annotated[int, Between(1, 10_000)] = 50
+    power: Annotated[float, Between(0, 100)] | None = None
+    blend: Annotated[float, Between(0, 1)] | None = None
+    label_weight: Annotated[float, Between(0, 1000)] | None = None
+    threshold: Annotated[float, Between(0, 1)] | None = None
+    descriptions: Descriptions = None
+    ngram_range: NgramRange = (1, 1)
+    min_df: Count = 1
+    seed: Seed = 0
 
     def _check_settings(self) -> None:
         check_descriptions(self.descriptions)

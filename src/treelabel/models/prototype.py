@@ -5,7 +5,7 @@ in which texts of one label differ anyway count less: embeddings are whitened by
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -61,6 +61,7 @@ class PrototypeValues(TypedDict):
     prior_strengths: tuple[Strength, Strength]
 
 
+@dataclass(eq=False, repr=False)
 class Prototype(GrowingModel):
     """Cosines with shrunk prototypes of all nodes, calibrated to a distribution over paths; nothing is trained.
 
@@ -95,27 +96,16 @@ class Prototype(GrowingModel):
     name = "prototype"
     needs_encoder = True
     learned = PrototypeValues
-    calibration_: MarginCalibration
+    calibration_: MarginCalibration = field(init=False)
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        encoder: str | Encoder | None = None,
-        parent_prior_strength: Annotated[float, Between(0, np.inf)] | None = None,
-        label_prior_strength: Annotated[float, Between(0, np.inf)] | None = None,
-        shrinkage: Share | None = None,
-        label_text: Literal["name", "path"] = "name",
-        descriptions: Descriptions = None,
-        seed: Seed = 0,
-    ) -> None:
-        self.hierarchy = hierarchy
-        self.encoder = encoder
-        self.parent_prior_strength = parent_prior_strength
-        self.label_prior_strength = label_prior_strength
-        self.shrinkage = shrinkage
-        self.label_text = label_text
-        self.descriptions = descriptions
-        self.seed = seed
+    hierarchy: Hierarchy | None = None
+    encoder: str | Encoder | None = None
+    parent_prior_strength: Annotated[float, Between(0, np.inf)] | None = None
+    label_prior_strength: Annotated[float, Between(0, np.inf)] | None = None
+    shrinkage: Share | None = None
+    label_text: Literal["name", "path"] = "name"
+    descriptions: Descriptions = None
+    seed: Seed = 0
 
     # Learning
 

@@ -1,5 +1,6 @@
 """A start before anything is labelled: texts and labels are compared by their words, or by any features of texts."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
@@ -38,6 +39,7 @@ class ZeroShotValues(TypedDict):
     encoder: EncoderNote | None
 
 
+@dataclass(eq=False, repr=False)
 class ZeroShot(Model):
     """No training texts: a terminal node is as likely as its prototype is similar to the text.
 
@@ -58,27 +60,15 @@ class ZeroShot(Model):
     name = "zero_shot"
     learned = ZeroShotValues
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        descriptions: Descriptions = None,
-        encoder: str | Encoder | None = None,
-        char_ngram_range: NgramRange | None = (3, 5),
-        stop_words: StopWords = "english",
-        ancestor_weight: NonNegative = 0.25,
-        descendant_weight: NonNegative = 0.2,
-        temperature: Annotated[float, Between(1e-6, LARGEST)] = 1.0,
-        seed: Seed = 0,
-    ) -> None:
-        self.hierarchy = hierarchy
-        self.descriptions = descriptions
-        self.encoder = encoder
-        self.char_ngram_range = char_ngram_range
-        self.stop_words = stop_words
-        self.ancestor_weight = ancestor_weight
-        self.descendant_weight = descendant_weight
-        self.temperature = temperature
-        self.seed = seed
+    hierarchy: Hierarchy | None = None
+    descriptions: Descriptions = None
+    encoder: str | Encoder | None = None
+    char_ngram_range: NgramRange | None = (3, 5)
+    stop_words: StopWords = "english"
+    ancestor_weight: NonNegative = 0.25
+    descendant_weight: NonNegative = 0.2
+    temperature: Annotated[float, Between(1e-06, LARGEST)] = 1.0
+    seed: Seed = 0
 
     @property
     def _shape(self) -> NgramShape:

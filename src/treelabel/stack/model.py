@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -60,6 +60,7 @@ class StackValues(TypedDict):
     estimators: list[dict[str, Any]]
 
 
+@dataclass(eq=False, repr=False)
 class Stack(Model):
     """A log-linear pool of models, whose weights are learned on documents that the models have not seen.
 
@@ -94,21 +95,12 @@ class Stack(Model):
     needs_encoder = True
     learned = StackValues
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        estimators: tuple[Spec, ...] | None = None,
-        encoder: str | Encoder | None = None,
-        descriptions: Descriptions = None,
-        cv: Folds = 5,
-        seed: Seed = 0,
-    ) -> None:
-        self.hierarchy = hierarchy
-        self.estimators = estimators
-        self.encoder = encoder
-        self.descriptions = descriptions
-        self.cv = cv
-        self.seed = seed
+    hierarchy: Hierarchy | None = None
+    estimators: tuple[Spec, ...] | None = None
+    encoder: str | Encoder | None = None
+    descriptions: Descriptions = None
+    cv: Folds = 5
+    seed: Seed = 0
 
     @property
     def exhaustive(self) -> bool:

@@ -1,6 +1,7 @@
 """The model for very many labels: rankers in label trees, prototypes, calibrated scores of the best labels."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -50,6 +51,7 @@ class ExtremeValues(FeatureValues):
     trees: list[list[Annotated[int, Between(1, MOST_WIDTH)]]]
 
 
+@dataclass(eq=False, repr=False)
 class Extreme(Model):
     """Linear rankers in a forest of label trees, for up to a million labels.
 
@@ -126,53 +128,28 @@ class Extreme(Model):
     # How many columns of the evidence for a candidate count.
     parts: ClassVar[int] = PARTS
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        tree: Literal["clusters", "hierarchy"] = "clusters",
-        n_trees: Annotated[int, Between(1, 100)] = 3,
-        leaf_size: Annotated[int, Between(2, 1 << 20)] = 100,
-        beam_size: Annotated[int, Between(1, 1 << 20)] = 10,
-        n_candidates: Annotated[int, Between(1, 1 << 20)] = 50,
-        negatives: Negatives = "gold",
-        propensity: Annotated[float, Between(0, 10)] = 0.0,
-        label_text: bool = True,
-        descriptions: Descriptions = None,
-        ngram_range: NgramRange | None = (1, 1),
-        char_ngram_range: NgramRange | None = None,
-        min_df: Count = 1,
-        n_features: Buckets = 2**22,
-        encoder: str | Encoder | None = None,
-        encoder_weight: Annotated[float, Between(0, 1)] = 0.5,
-        C: Cost = 1.0,  # noqa: N803
-        prune: NonNegative = 0.1,
-        validation_fraction: PartialShare | None = None,
-        cv: Folds = 5,
-        max_iter: Annotated[int, Between(1, 10_000)] = 7,
-        seed: Seed = 0,
-    ) -> None:
-        self.hierarchy = hierarchy
-        self.tree = tree
-        self.n_trees = n_trees
-        self.leaf_size = leaf_size
-        self.beam_size = beam_size
-        self.n_candidates = n_candidates
-        self.negatives = negatives
-        self.propensity = propensity
-        self.label_text = label_text
-        self.descriptions = descriptions
-        self.ngram_range = ngram_range
-        self.char_ngram_range = char_ngram_range
-        self.min_df = min_df
-        self.n_features = n_features
-        self.encoder = encoder
-        self.encoder_weight = encoder_weight
-        self.C = C
-        self.prune = prune
-        self.validation_fraction = validation_fraction
-        self.cv = cv
-        self.max_iter = max_iter
-        self.seed = seed
+    hierarchy: Hierarchy | None = None
+    tree: Literal["clusters", "hierarchy"] = "clusters"
+    n_trees: Annotated[int, Between(1, 100)] = 3
+    leaf_size: Annotated[int, Between(2, 1 << 20)] = 100
+    beam_size: Annotated[int, Between(1, 1 << 20)] = 10
+    n_candidates: Annotated[int, Between(1, 1 << 20)] = 50
+    negatives: Negatives = "gold"
+    propensity: Annotated[float, Between(0, 10)] = 0.0
+    label_text: bool = True
+    descriptions: Descriptions = None
+    ngram_range: NgramRange | None = (1, 1)
+    char_ngram_range: NgramRange | None = None
+    min_df: Count = 1
+    n_features: Buckets = 2**22
+    encoder: str | Encoder | None = None
+    encoder_weight: Annotated[float, Between(0, 1)] = 0.5
+    C: Cost = 1.0
+    prune: NonNegative = 0.1
+    validation_fraction: PartialShare | None = None
+    cv: Folds = 5
+    max_iter: Annotated[int, Between(1, 10_000)] = 7
+    seed: Seed = 0
 
     @property
     def exhaustive(self) -> bool:

@@ -88,6 +88,7 @@ class LinearValues(TypedDict):
     extreme: NotRequired[dict[str, Any]]
 
 
+@dataclass(eq=False, repr=False)
 class Linear(Model):
     """tf-idf and linear outputs, turned into probabilities on documents held out of training.
 
@@ -144,41 +145,22 @@ class Linear(Model):
     learned = LinearValues
     takes_sample_weight = True
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        head: str = "auto",
-        tau: Annotated[float, Between(0, 100)] = 0.0,
-        ngram_range: NgramRange | Literal["auto"] | None = "auto",
-        char_ngram_range: NgramRange | Literal["auto"] | None = "auto",
-        min_df: Count = 1,
-        n_features: Buckets = 2**22,
-        tfidf: bool = True,
-        encoder: str | Encoder | None = None,
-        encoder_weight: Annotated[float, Between(0, 1)] = 0.5,
-        C: Cost | None = None,  # noqa: N803
-        prune: NonNegative = 0.01,
-        validation_fraction: PartialShare | None = None,
-        cv: Folds = 5,
-        max_iter: Annotated[int, Between(1, 10_000)] = 7,
-        seed: Seed = 0,
-    ) -> None:
-        self.hierarchy = hierarchy
-        self.head = head
-        self.tau = tau
-        self.ngram_range = ngram_range
-        self.char_ngram_range = char_ngram_range
-        self.min_df = min_df
-        self.n_features = n_features
-        self.tfidf = tfidf
-        self.encoder = encoder
-        self.encoder_weight = encoder_weight
-        self.C = C
-        self.prune = prune
-        self.validation_fraction = validation_fraction
-        self.cv = cv
-        self.max_iter = max_iter
-        self.seed = seed
+    hierarchy: Hierarchy | None = None
+    head: str = "auto"
+    tau: Annotated[float, Between(0, 100)] = 0.0
+    ngram_range: NgramRange | Literal["auto"] | None = "auto"
+    char_ngram_range: NgramRange | Literal["auto"] | None = "auto"
+    min_df: Count = 1
+    n_features: Buckets = 2**22
+    tfidf: bool = True
+    encoder: str | Encoder | None = None
+    encoder_weight: Annotated[float, Between(0, 1)] = 0.5
+    C: Cost | None = None
+    prune: NonNegative = 0.01
+    validation_fraction: PartialShare | None = None
+    cv: Folds = 5
+    max_iter: Annotated[int, Between(1, 10000)] = 7
+    seed: Seed = 0
 
     def _check_settings(self) -> None:
         if self.head != "auto":

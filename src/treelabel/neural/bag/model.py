@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
@@ -46,6 +47,7 @@ class BagValues(TypedDict):
     n_features: Annotated[int, Between(1, MOST_FEATURES)]
 
 
+@dataclass(eq=False, repr=False)
 class Bag(Model):
     """Vectors of words and word pairs, weighted by tf-idf, summed, then a linear layer trained with a loss of LOSSES.
 
@@ -75,41 +77,23 @@ class Bag(Model):
 
     name = "bag"
     learned = BagValues
-    objective_: Objective
+    objective_: Objective = field(init=False)
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        vector_size: Width = 200,
-        ngram_range: NgramRange = (1, 2),
-        n_features: PowerOfTwoBuckets = 2**22,
-        min_df: Count = 1,
-        loss: str = "auto",
-        loss_params: Mapping[str, float] | None = None,
-        learning_rate: LearningRate = 1.0,
-        epochs: Passes = 25,
-        adaptive: bool = True,
-        patience: Passes = 5,
-        vectors: str | None = None,
-        threads: Annotated[int, Between(1, 1024)] = 1,
-        warm_start: bool = False,
-        seed: Seed = 0,
-    ) -> None:
-        self.hierarchy = hierarchy
-        self.vector_size = vector_size
-        self.ngram_range = ngram_range
-        self.n_features = n_features
-        self.min_df = min_df
-        self.loss = loss
-        self.loss_params = loss_params
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.adaptive = adaptive
-        self.patience = patience
-        self.vectors = vectors
-        self.threads = threads
-        self.warm_start = warm_start
-        self.seed = seed
+    hierarchy: Hierarchy | None = None
+    vector_size: Width = 200
+    ngram_range: NgramRange = (1, 2)
+    n_features: PowerOfTwoBuckets = 2**22
+    min_df: Count = 1
+    loss: str = "auto"
+    loss_params: Mapping[str, float] | None = None
+    learning_rate: LearningRate = 1.0
+    epochs: Passes = 25
+    adaptive: bool = True
+    patience: Passes = 5
+    vectors: str | None = None
+    threads: Annotated[int, Between(1, 1024)] = 1
+    warm_start: bool = False
+    seed: Seed = 0
 
     # Learning
 
