@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings, describe_value
 from treelabel.core.types import LongArray
 from treelabel.data.dataset import Dataset
@@ -66,7 +67,9 @@ class Audit:
             duplicate (the id of a document with the same or nearly the same text and other labels).
         """
         result = self.suspects.first(self.doubted if top is None else top)
-        data, names = self.data, self._names(result)
+        data, nodes = self.data, np.unique(np.concatenate([result.given, result.suggested]))
+        nodes = nodes[nodes >= 0]
+        names: dict[int, str | None] = dict(zip(nodes.tolist(), data.hierarchy.paths(nodes), strict=True))
         rows = []
         for index, row in enumerate(result.rows.tolist()):
             copy = int(result.copies[index])
@@ -75,8 +78,8 @@ class Audit:
                     "id": data.ids[row],
                     "line": None if data.lines is None else int(data.lines[row]),
                     "text": data.texts[row],
-                    "given": names[int(result.given[index])],
-                    "suggested": names[int(result.suggested[index])],
+                    "given": names.get(int(result.given[index])),
+                    "suggested": names.get(int(result.suggested[index])),
                     "p_given": _round(result.p_given[index]),
                     "p_suggested": _round(result.p_suggested[index]),
                     "score": _round(result.score[index]),
@@ -90,16 +93,12 @@ class Audit:
         """Return what `rows` does as documents with their labels and further columns, for `treelabel.write`."""
         rows = self.rows(top)
         some = self.data[self.suspects.rows[: len(rows)]]
-        told = ("line", "given", "suggested", "p_given", "p_suggested", "score", "reason", "duplicate")
-        columns = {name: pa.chunked_array([pa.array([row[name] for row in rows], _KINDS[name])]) for name in told}
+        columns = {
+            name: pa.chunked_array([pa.array([row[name] for row in rows], kind)]) for name, kind in _KINDS.items()
+        }
         # What a person decides by stands before whatever else the file has.
         extra = columns | {name: column for name, column in some.extra.items() if name not in columns}
         return replace(some, extra=extra, group=None if some.group in columns else some.group)
-
-    def _names(self, result: Suspects) -> dict[int, str | None]:
-        nodes = np.unique(np.concatenate([result.given, result.suggested]))
-        nodes = nodes[nodes >= 0]
-        return {-1: None, **dict(zip(nodes.tolist(), self.data.hierarchy.paths(nodes), strict=True))}
 
 
 _KINDS = {
@@ -206,7 +205,9 @@ def near_copies(texts: Strings, codes: LongArray, least: float = 0.95) -> LongAr
     _, first = np.unique(codes, return_index=True)
     first = first[codes[first] >= 0]
     _, rows = Tfidf.fit_transform(texts.take(first), NgramShape((1, 1)))
-    rare = _rare(rows)
+    # N-grams that some but few texts share.
+    frequency = np.bincount(rows.indices, minlength=rows.shape[1])
+    rare = normalize_rows(sparse.csr_array(rows[:, np.flatnonzero((frequency > 1) & (frequency <= MOST_SHARED))]))
     alone = np.arange(len(first), dtype=np.int64)
     result = SparseStore(rare).nearest(rare, NEIGHBOURS, alone, alone)
     one, place = np.nonzero((result.rows >= 0) & (result.cosines >= least / 2))
@@ -218,12 +219,3 @@ def near_copies(texts: Strings, codes: LongArray, least: float = 0.95) -> LongAr
     joined = np.full(codes.max() + 1, -1, np.int64)
     joined[codes[first]] = number
     return np.where(codes >= 0, joined[np.maximum(codes, 0)], -1)
-
-
-def _rare(rows: sparse.csr_array) -> sparse.csr_array:
-    """Keep the n-grams that some but few texts share, in rows of length 1."""
-    frequency = np.bincount(rows.indices, minlength=rows.shape[1])
-    kept = sparse.csr_array(rows[:, np.flatnonzero((frequency > 1) & (frequency <= MOST_SHARED))])
-    length = np.sqrt(np.asarray(kept.multiply(kept).sum(axis=1)).ravel())
-    kept.data = (kept.data / np.repeat(np.maximum(length, 1e-30), np.diff(kept.indptr))).astype(np.float32)
-    return kept

@@ -87,41 +87,32 @@ class Drift:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
-        measures = [
-            asdict(each)
-            | {"change": None if each.change is None else each.change.value}
-            | {"interval": None if each.change is None else [each.change.low, each.change.high]}
-            for each in self.measures
-        ]
+        measures = []
+        for each in self.measures:
+            change, interval = (
+                (None, None) if each.change is None else (each.change.value, [each.change.low, each.change.high])
+            )
+            measures.append(asdict(each) | {"change": change, "interval": interval})
         shifts = [asdict(shift) for shift in self.shifts]
-        return {
-            "texts": self.texts,
-            "limit": self.limit,
-            "drift": self.is_beyond,
-            "measures": measures,
-            "shifts": shifts,
-        }
+        head = {"texts": self.texts, "limit": self.limit, "drift": self.is_beyond}
+        return {**head, "measures": measures, "shifts": shifts}
 
     def __str__(self) -> str:
         width = max(len(each.name) for each in self.measures)
         lines = [f"{'':<{width}}  {'now':>7}{'then':>9}   change with its 95% interval"]
         for each in self.measures:
             now, then = ("" if value is None else f"{value:.3f}" for value in (each.now, each.then))
-            lines.append(f"{each.name:<{width}}  {now:>7}{then:>9}   {_describe(each)}".rstrip())
+            change = each.note
+            if each.change is not None:
+                change = f"{each.change.value:+.3f} [{each.change.low:+.3f}, {each.change.high:+.3f}]"
+            mark = "  DRIFT" if each.is_beyond else ""
+            lines.append(f"{each.name:<{width}}  {now:>7}{then:>9}   {change}{mark}".rstrip())
         if self.shifts:
             lines += ["", "labels that shifted most, as shares of texts:"]
             lines += [f"  {shift.label}: {shift.then:.1%} -> {shift.now:.1%}" for shift in self.shifts]
         beyond = [each.name for each in self.measures if each.is_beyond]
         verdict = f"{self.texts:,} texts; beyond the limit of {self.limit:g}: {', '.join(beyond) or 'nothing'}"
         return "\n".join([*lines, "", verdict])
-
-
-def _describe(measure: Measure) -> str:
-    if measure.change is None:
-        return measure.note
-    change = measure.change
-    mark = "  DRIFT" if measure.is_beyond else ""
-    return f"{change.value:+.3f} [{change.low:+.3f}, {change.high:+.3f}]{mark}"
 
 
 class DriftMeter:

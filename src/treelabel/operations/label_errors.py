@@ -20,7 +20,7 @@ root downwards, as if PRIOR documents had said so.
 """
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -81,17 +81,7 @@ class Suspects:
 
     def first(self, count: int) -> "Suspects":
         """Return the most doubted ones."""
-        return replace(
-            self,
-            rows=self.rows[:count],
-            given=self.given[:count],
-            suggested=self.suggested[:count],
-            p_given=self.p_given[:count],
-            p_suggested=self.p_suggested[:count],
-            score=self.score[:count],
-            reasons=self.reasons[:count],
-            copies=self.copies[:count],
-        )
+        return Suspects(**{name: value if name == "rate" else value[:count] for name, value in vars(self).items()})
 
 
 def find_suspects(scores: Scores, labels: LabelMatrix, same: Disagreements | None = None) -> Suspects:
@@ -131,7 +121,8 @@ def find_suspects(scores: Scores, labels: LabelMatrix, same: Disagreements | Non
         best = np.where(p_best >= LIKELY, best, -1)
     result = _Entries(rows, nodes, best[rows], wrong)
     if has_many:
-        result = _concatenate(result, _missing(scores, h.closure(labels)))
+        pairs = zip(result, _missing(scores, h.closure(labels)), strict=True)
+        result = _Entries(*(np.concatenate(pair) for pair in pairs))
     return _rank(h, doubt, result, same, has_many)
 
 
@@ -168,10 +159,13 @@ class _Doubt:
             end = below - below @ to_parent
             end = end.maximum(0) if sparse.issparse(end) else np.maximum(end, 0)
         every = h.closure(sparse.csr_array((classes[classes], (np.flatnonzero(classes),) * 2), (len(h), len(h))))
-        return cls(
-            h, below, end, classes, np.bincount(h.closure(given).indices, minlength=len(h)), count_end,
-            np.bincount(every.indices, minlength=len(h)), _floor(below),
-        )  # fmt: skip
+        # Scores that were not stored are taken for half the smallest one that was, of each document.
+        floor = np.zeros(below.shape[0])
+        if sparse.issparse(below):
+            some = np.flatnonzero(np.diff(below.indptr))
+            floor[some] = np.minimum.reduceat(below.data, below.indptr[some]) / 2 if len(some) else 0
+        count_below, classes_below = (np.bincount(each.indices, minlength=len(h)) for each in (h.closure(given), every))
+        return cls(h, below, end, classes, count_below, count_end, classes_below, floor)
 
     def p_end(self, rows: LongArray, nodes: LongArray) -> DoubleArray:
         """Return the probabilities that documents end at nodes."""
@@ -290,19 +284,6 @@ def _missing(scores: Scores, closed: LabelMatrix) -> _Entries:
     rows, nodes = rows[free], nodes[free]
     result = np.minimum(entries(p, rows, nodes), 1 - 1e-6)
     return _Entries(rows, np.full(len(rows), -1), nodes, np.log(result) - np.log1p(-result))
-
-
-def _floor(scores: Values) -> DoubleArray:
-    """Return what scores that were not kept are taken for: half the smallest one that was, of each document."""
-    floor = np.zeros(scores.shape[0])
-    if sparse.issparse(scores):
-        some = np.flatnonzero(np.diff(scores.indptr))
-        floor[some] = np.minimum.reduceat(scores.data, scores.indptr[some]) / 2 if len(some) else 0
-    return floor
-
-
-def _concatenate(one: _Entries, other: _Entries) -> _Entries:
-    return _Entries(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
 
 
 def _rank(h: Hierarchy, doubt: _Doubt, result: _Entries, same: Disagreements | None, has_many: bool) -> Suspects:

@@ -183,7 +183,11 @@ def _move_labels(given: dict[int, dict[str, Any]], moves: Moves, paths: list[str
         if any(value is not None for value in raised):
             entry["p"] = max(value for value in raised if value is not None)
         made.append((target, entry))
-    _raise_ancestors(made, moves)
+    # A listed ancestor has at least the probability of every label below it.
+    for target, entry in made:
+        below = [other["p"] for node, other in made if "p" in other and target in moves.new.ancestors([node]).indices]
+        if below:
+            entry["p"] = max([entry.get("p", 0.0), *below])
     if any("p" in entry for _, entry in made):
         made.sort(key=lambda pair: -pair[1].get("p", 0.0))
     return [entry for _, entry in made]
@@ -197,11 +201,3 @@ def _together(values: list[float | None], exclusive: bool) -> float | None:
         return known[0]
     total = math.fsum(known) if exclusive else 1 - math.prod(1 - value for value in known)
     return float(f"{min(1.0, total):.7g}")
-
-
-def _raise_ancestors(made: list[tuple[int, dict[str, Any]]], moves: Moves) -> None:
-    """Raise a listed ancestor to the probability of every label below it."""
-    for target, entry in made:
-        below = [own["p"] for node, own in made if "p" in own and target in moves.new.ancestors([node]).indices]
-        if below:
-            entry["p"] = max([entry.get("p", 0.0), *below])

@@ -72,7 +72,8 @@ class PredictionChanges:
         str
             Lines of text.
         """
-        lines = [f"predictions that change: {len(self.changes):,} of {self.documents:,}{_share(self)}"]
+        share = f" ({len(self.changes) / self.documents:.1%})" if self.documents else ""
+        lines = [f"predictions that change: {len(self.changes):,} of {self.documents:,}{share}"]
         for why, count in self.counts().items():
             lines.append(f"  {count:,} because {MEANINGS[why]}")
             pairs = Counter((change.old, change.new) for change in self.changes if change.why == why)
@@ -92,10 +93,6 @@ class PredictionChanges:
             p = [SEPARATOR.join(f"{each:.4f}" for each in part) for part in (change.old_p, change.new_p)]
             rows.append([change.id, change.why, old, p[0], expected, new, p[1], change.text])
         return rows
-
-
-def _share(result: PredictionChanges) -> str:
-    return f" ({len(result.changes) / result.documents:.1%})" if result.documents else ""
 
 
 def _beginning(text: str, most: int = 60) -> str:
@@ -143,7 +140,10 @@ def _changes_of(old: Model, new: Model, part: Any, ids: list[str], moves: Moves)
     expected = moves.new.most_specific(moves.labels(before.most_specific))
     texts = part if not hasattr(part, "shape") else None
     for row, name in enumerate(ids):
-        was, should, now = (_row(each, row) for each in (before.most_specific, expected, after.most_specific))
+        was, should, now = (
+            each.indices[each.indptr[row] : each.indptr[row + 1]].tolist()
+            for each in (before.most_specific, expected, after.most_specific)
+        )
         kinds = {moves.kinds[node] for node in was}
         # What became of labels that are still called the same is no change.
         if should == now and kinds <= {"same"}:
@@ -159,11 +159,6 @@ def _changes_of(old: Model, new: Model, part: Any, ids: list[str], moves: Moves)
             _paths_and_scores(moves.new, scores[1], row, should)[0],
             *_paths_and_scores(moves.new, scores[1], row, now),
         )
-
-
-def _row(labels: Any, row: int) -> list[int]:
-    result: list[int] = labels.indices[labels.indptr[row] : labels.indptr[row + 1]].tolist()
-    return result
 
 
 def _paths_and_scores(

@@ -82,26 +82,19 @@ def update_model(
     parts = [training_of(part, None, None, progress=progress) for part in known]
     groups = [getattr(part, "groups", None) for part in (*known, data)[: len(parts) + (more is not None)]]
     moved = [carry_labels(part, path) for part in _number_groups(parts if more is None else [*parts, more], groups)]
-    if not forget:
-        _require_learned(model, parts, more)
+    missing = model.profile_.missing(*(part.texts for part in parts), *([] if more is None else [more.texts]))
+    if missing and not forget:
+        raise TreelabelError(
+            f"the model learned from {model.profile_.documents:,} documents, of which {missing:,} are missing in the "
+            f"{sum(map(len, parts)):,} of the training data, and would be forgotten; name the files of all of them, "
+            "those of earlier updates too, by several --train (train=[...]), or one that update --save-train wrote; "
+            "--forget (forget=True) goes on without them"
+        )
     every = moved[0]
     for part in moved[1:]:
         every = _concatenate(every, part)
     made = model._refit(every, len(every) - (0 if more is None else len(more)))
     return _remembering(made, model, path, more, every)
-
-
-def _require_learned(model: Model, parts: Sequence[Training], more: Training | None) -> None:
-    """Refuse training data that lack documents which the model learned from: it would forget them."""
-    texts = [part.texts for part in parts]
-    missing = model.profile_.missing(*texts, *([] if more is None else [more.texts]))
-    if missing:
-        raise TreelabelError(
-            f"the model learned from {model.profile_.documents:,} documents, of which {missing:,} are missing in the "
-            f"{sum(map(len, texts)):,} of the training data, and would be forgotten; name the files of all of them, "
-            "those of earlier updates too, by several --train (train=[...]), or one that update --save-train wrote; "
-            "--forget (forget=True) goes on without them"
-        )
 
 
 def _remembering(
