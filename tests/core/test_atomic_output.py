@@ -430,7 +430,7 @@ main()
 LEARNERS = [
     ("linear", "models.linear.heads"),
     ("bag", "neural.bag.learner"),
-    ("svm_descriptions", "models.label_svms"),
+    ("svm_descriptions", "models.baselines"),
     ("stack", "stack.model"),
 ]
 

@@ -386,7 +386,7 @@ def test_an_encoder_takes_the_place_of_words(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("name", ["svm_codes", "zero_shot"])
 def test_of_very_many_nodes_the_largest_scores_are_kept(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = "treelabel.models.zero_shot" if name == "zero_shot" else "treelabel.models.label_svms"
+    place = "treelabel.models.zero_shot" if name == "zero_shot" else "treelabel.models.baselines"
     monkeypatch.setattr(f"{place}.MANY_NODES", 10)
     monkeypatch.setattr(f"{place}.TOP_SCORES", 3)
     h = Hierarchy.flat([f"thing{number}" for number in range(20)])

@@ -23,6 +23,8 @@ from treelabel.scores.score_matrix import Scores
 
 # Scores that a thread computes at once: with fewer it would wait for Python, with more for memory.
 THREAD_SCORES = 1 << 19
+# The largest single-precision probability that a threshold of 0.5 does not take.
+BELOW_HALF = np.nextafter(np.float32(0.5), np.float32(0))
 # Fitted parameters stay far below.
 LARGEST_PARAMETER = 1e6
 # Levels at this depth and below share their parameters.
@@ -247,6 +249,20 @@ def softmax_of_spread(values: DoubleArray, temperature: float) -> DoubleArray:
     odds = np.exp(1 / (temperature * spread) * (values - values.max(axis=1, keepdims=True)))
     p: DoubleArray = odds / odds.sum(axis=1, keepdims=True)
     return p
+
+
+def sigmoid_of_sign(margins: DoubleArray) -> DoubleArray:
+    """Compute 1 / (1 + exp(-margin)); rounding raises none to 0.5 whose margin is not above 0.
+
+    For models without held-out documents: a threshold of 0.5 decides by the sign of the margin.
+
+    >>> sigmoid_of_sign(np.array([0.0, 2.0])).round(3).tolist(), bool(sigmoid_of_sign(np.array([0.0]))[0] < 0.5)
+    ([0.5, 0.881], True)
+    """
+    from scipy.special import expit
+
+    p: DoubleArray = expit(margins)
+    return np.where(margins > 0, p, np.minimum(p, BELOW_HALF))
 
 
 @dataclass(frozen=True, eq=False)

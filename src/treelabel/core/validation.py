@@ -1,13 +1,13 @@
 """Values from JSON and from users, validated against Python's own type hints: `Annotated[int, Between(1, 30)]`.
 
-A TypedDict or a dataclass is a mapping with just these keys. JSON has no tuples, so lists do for them.
+A TypedDict or a JsonRecord is a mapping with just these keys. JSON has no tuples, so lists do for them.
 """
 
 import math
 import reprlib
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -75,6 +75,10 @@ class Unlimited:
         return base
 
 
+class JsonRecord:
+    """The base of dataclasses that JSON holds as mappings of their fields: `asdict` writes, `from_json` makes them."""
+
+
 AnyFloat = Annotated[float, Unlimited()]
 Share = Annotated[float, Between(0, 1)]
 
@@ -92,7 +96,7 @@ def validate(value: Any, hint: Any, where: str) -> None:
     value
         The value: of JSON, or of a setting.
     hint
-        Literals, unions, lists, tuples, mappings, TypedDicts, dataclasses, other classes, and `Annotated` with a limit
+        Literals, unions, lists, tuples, mappings, TypedDicts, JsonRecords, other classes, and `Annotated` with a limit
         of this module.
     where
         The beginning of the message, such as the file and the name of the value.
@@ -107,7 +111,7 @@ def validate(value: Any, hint: Any, where: str) -> None:
 
 
 def from_json(value: Any, hint: Any) -> Any:
-    """Make what a type hint says of valid JSON: dataclasses of mappings, and tuples of lists.
+    """Make what a type hint says of valid JSON: JsonRecords of mappings, and tuples of lists.
 
     Parameters
     ----------
@@ -121,15 +125,18 @@ def from_json(value: Any, hint: Any) -> Any:
     object
         Of the type of the hint.
 
-    >>> from_json({"low": 0, "high": 1}, Between | None), from_json([[1, 2], [3]], tuple[list[int], ...])
-    (Between(low=0, high=1), ([1, 2], [3]))
+    >>> @dataclass
+    ... class Point(JsonRecord):
+    ...     x: int
+    >>> from_json({"x": 0}, Point | None), from_json([[1, 2], [3]], tuple[list[int], ...])
+    (Point(x=0), ([1, 2], [3]))
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return from_json(value, next(member for member in arguments if is_valid(value, member)))
-    if is_dataclass(hint):
+    if _is_record(hint) and not is_typeddict(hint):
         hints = get_type_hints(hint, include_extras=True)
-        return hint(**{name: from_json(value[name], inside) for name, inside in hints.items()})  # type: ignore[operator]
+        return hint(**{name: from_json(value[name], inside) for name, inside in hints.items()})
     if origin is Annotated:
         return from_json(value, arguments[0])
     items = _items(value, origin, arguments)
@@ -200,7 +207,7 @@ def _is_single(value: Any, hint: Any) -> bool:
 
 
 def _is_record(hint: Any) -> bool:
-    return is_typeddict(hint) or is_dataclass(hint)
+    return is_typeddict(hint) or (isinstance(hint, type) and issubclass(hint, JsonRecord))
 
 
 def _is_number(value: Any, base: Any) -> bool:

@@ -21,7 +21,7 @@ from treelabel.hierarchy.labelled_texts import stop_nodes
 from treelabel.hierarchy.moves import Moves
 from treelabel.models.label_forms import LabelForm
 from treelabel.models.model_inputs import texts_of, training_of, true_labels
-from treelabel.models.persistence.store import save_model, storable_settings
+from treelabel.models.persistence.store import save_model
 from treelabel.models.profile import Profile, unknown_words
 from treelabel.models.settings import not_fitted
 from treelabel.models.sklearn import Classifier
@@ -111,7 +111,7 @@ class Model(Classifier):
         """
         self.require_settings()
         # What could not be loaded is not learned.
-        self.check_settings(storable_settings(self))
+        self.check_settings(self.storable_settings())
         if max_seconds is not None:
             validate(max_seconds, Annotated[float, Between(0, np.inf)], "max_seconds")
         stop = StopSignal(np.inf if max_seconds is None else time.monotonic() + max_seconds)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, quote
+from treelabel.core.validation import JsonRecord
 from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy
 from treelabel.hierarchy.label_ids import (
     decode,
@@ -26,7 +27,7 @@ Kind = Literal["lists", "one", "numbers", "codes", "tuples", "levels", "dense", 
 
 
 @dataclass(frozen=True)
-class LabelForm:
+class LabelForm(JsonRecord):
     """The form of labels: the kind of their rows, and how each is written.
 
     Parameters

@@ -10,7 +10,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.matrices import entries
 from treelabel.core.strings import Strings, text_digests
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, LongArray
-from treelabel.core.validation import Between, Share
+from treelabel.core.validation import Between, JsonRecord, Share
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import (
     LabelMatrix,
@@ -37,7 +37,7 @@ Mean = tuple[Share, Share, Annotated[int, Between(1, 1 << 62)]]
 
 
 @dataclass(frozen=True, eq=False)
-class ProfileMeans:
+class ProfileMeans(JsonRecord):
     """The numbers of a `Profile`, which are in model.json.
 
     Parameters

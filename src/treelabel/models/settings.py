@@ -9,10 +9,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Self, cast, get_type_hints
 
+import numpy as np
+
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import suggestion
 from treelabel.core.validation import LARGEST, Between, PowerOfTwo, Rising, validate
 from treelabel.core.validation import Share as Share
+from treelabel.encoders.protocol import Encoder
 from treelabel.text.ngrams import LARGEST_N, MOST_FEATURES
 
 Seed = Annotated[int, Between(0, 1 << 32)]
@@ -142,6 +145,10 @@ class Settings:
             settings |= settings.pop(outer).get_params()
         return settings
 
+    def storable_settings(self) -> dict[str, Any]:
+        """Return the settings as a folder holds them: encoders by name, models within this one by name and settings."""
+        return {name: _storable(value) for name, value in self.flat_settings().items() if name not in self.unsaved}
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return all settings by name; with `deep`, those of nested settings too, as "estimator__setting"."""
         params = {name: getattr(self, name) for name in sorted(_parameters(type(self)))}
@@ -189,6 +196,18 @@ class Settings:
         parameters, params = _parameters(type(self)), self.get_params(deep=False)
         changed = {name: value for name, value in params.items() if value != parameters[name][1]}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, Settings):
+        return {"model": value.name, **value.storable_settings()}
+    if isinstance(value, dict):
+        return {name: _storable(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_storable(each) for each in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value.name if isinstance(value, Encoder) else value
 
 
 class SettingsGroup(Settings):

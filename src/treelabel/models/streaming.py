@@ -2,14 +2,13 @@
 
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from treelabel.core.bounded_memory import BLOCK_SCORES, MANY_NODES, TOP_SCORES
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray
-from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.model_inputs import texts_of
 from treelabel.rules.decisions import Decisions, TunedRule, decide, decides_on_all
 from treelabel.scores.score_matrix import Scores
@@ -17,29 +16,6 @@ from treelabel.scores.score_matrix import Scores
 # Texts of a batch at most, and where there are so many nodes that models keep the largest scores only.
 MOST_TEXTS = 1 << 14
 TEXTS_OF_MANY_NODES = 1 << 9
-
-
-class Scorer(Protocol):
-    """A model that has learned: what of it is needed here."""
-
-    hierarchy_: Hierarchy
-
-    @property
-    def default_rule(self) -> str:
-        """The rule to use where none is asked for."""
-
-    def score(self, texts: Any, labels: None = None, ids: None = None, *, top: int | None = None) -> Scores:
-        """Score texts.
-
-        Parameters
-        ----------
-        texts, labels, ids, top
-            As for `Model.score`.
-
-        Returns
-        -------
-        Scores
-        """
 
 
 class RuleOfAllWarning(UserWarning):
@@ -90,7 +66,7 @@ def decide_texts(scores: Scores, blank: BoolArray, rule: str | TunedRule, **sett
 
 
 def decided_batches(
-    model: Scorer, batches: Iterable[tuple[Any, Any]], rule: str | TunedRule | None = None, **settings: Any
+    model: Any, batches: Iterable[tuple[Any, Any]], rule: str | TunedRule | None = None, **settings: Any
 ) -> Iterator[Decided]:
     """Score and decide batches one after another.
 
@@ -127,7 +103,7 @@ def decided_batches(
 
 
 def _decided_together(
-    model: Scorer, batches: Iterable[tuple[Any, Any]], rule: str | TunedRule, settings: dict[str, Any]
+    model: Any, batches: Iterable[tuple[Any, Any]], rule: str | TunedRule, settings: dict[str, Any]
 ) -> Iterator[Decided]:
     nodes = len(model.hierarchy_)
     top = None if nodes <= TOP_SCORES else TOP_SCORES

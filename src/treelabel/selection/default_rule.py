@@ -9,7 +9,7 @@ import numpy as np
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import with_settings
 from treelabel.core.types import DoubleArray, LongArray
-from treelabel.core.validation import Share
+from treelabel.core.validation import JsonRecord, Share
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels
 from treelabel.metrics.batch import Batch, Context
@@ -27,7 +27,7 @@ MOST_OF_HALF = 500
 
 
 @dataclass(frozen=True)
-class RuleTrial:
+class RuleTrial(JsonRecord):
     """The result of one rule: the mean F1 of closed sets, its standard error, and the share of sets that are right."""
 
     rule: str

@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 
 from treelabel.core.types import LongArray
-from treelabel.core.validation import Between
+from treelabel.core.validation import Between, JsonRecord
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.hierarchy.labelled_texts import Regime, regime_of, usual_regime
@@ -44,7 +44,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class SettingTrial:
+class SettingTrial(JsonRecord):
     """Settings, the mean log loss of held-out documents with them, and whether they were chosen."""
 
     settings: str
@@ -54,7 +54,7 @@ class SettingTrial:
 
 
 @dataclass(frozen=True)
-class Stage:
+class Stage(JsonRecord):
     """How far a stage of learning came: its steps, those that were planned (in how many epochs, if it has any).
 
     `stopped` says that a deadline or Ctrl-C ended it; it may also have ended early because nothing got better.
@@ -76,7 +76,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(JsonRecord):
     """The trials on held-out documents, and how far learning came.
 
     Parameters

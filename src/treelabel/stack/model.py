@@ -20,7 +20,7 @@ from treelabel.encoders.registry import default_encoder_name
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions
-from treelabel.models.persistence.part_files import files_from, files_to
+from treelabel.models.persistence.store import files_from, files_to
 from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.models.settings import Folds, Seed, Settings
 from treelabel.rules.decisions import decide

@@ -2,13 +2,15 @@
 
 import json
 import os
+import shutil
+import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict
-
-import numpy as np
 
 from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.atomic_output import atomic_folder, require_writable
@@ -16,8 +18,7 @@ from treelabel.core.errors import TreelabelError, some
 from treelabel.core.inputs import file_sha256
 from treelabel.core.npz import write_arrays
 from treelabel.core.types import IntArray
-from treelabel.core.validation import validate
-from treelabel.encoders.protocol import Encoder
+from treelabel.core.validation import JsonRecord, validate
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.hierarchy_json import hierarchy_to_json
 from treelabel.hierarchy.labelled_texts import Regime
@@ -32,7 +33,7 @@ HIERARCHY, ARRAYS, PROFILE = "hierarchy.json", "arrays.npz", "profile.npz"
 
 
 @dataclass(frozen=True)
-class ModelDescription:
+class ModelDescription(JsonRecord):
     """The content of model.json."""
 
     kind: str
@@ -182,7 +183,7 @@ def _write(model: StorableModel, folder: Path) -> None:
         VERSION,
         package_version(),
         model.name,
-        storable_settings(model),
+        model.storable_settings(),
         model.regime_,
         model.rule_,
         model.evidence_,
@@ -197,21 +198,19 @@ def _write(model: StorableModel, folder: Path) -> None:
     (folder / "model.json").write_text(stored + "\n", encoding="utf-8")
 
 
-def storable_settings(model: StorableModel) -> dict[str, Any]:
-    """Return the settings of a model as a folder holds them."""
-    settings = {name: value for name, value in model.flat_settings().items() if name not in model.unsaved}
-    return {name: _storable(value) for name, value in settings.items()}
+@contextmanager
+def files_to(folder: Path, prefix: str) -> Iterator[Path]:
+    """Yield an empty folder, whose files are copied into that of the model, each behind the prefix of its part."""
+    with tempfile.TemporaryDirectory() as temporary:
+        yield Path(temporary)
+        for file in sorted(Path(temporary).iterdir()):
+            shutil.copyfile(file, folder / f"{prefix}{file.name}")
 
 
-def _storable(value: Any) -> Any:
-    """Return the name of an encoder, the name and settings of a model within a model, and the rest as it is."""
-    if isinstance(value, Settings):
-        settings = {name: each for name, each in value.flat_settings().items() if name not in value.unsaved}
-        return {"model": value.name, **_storable(settings)}
-    if isinstance(value, dict):
-        return {name: _storable(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_storable(each) for each in value]
-    if isinstance(value, np.generic):
-        return value.item()
-    return value.name if isinstance(value, Encoder) else value
+@contextmanager
+def files_from(folder: Path, prefix: str) -> Iterator[Path]:
+    """Yield a folder with copies of the files of a part, by their names without its prefix."""
+    with tempfile.TemporaryDirectory() as temporary:
+        for file in sorted(folder.glob(f"{prefix}*")):
+            shutil.copyfile(file, Path(temporary) / file.name.removeprefix(prefix))
+        yield Path(temporary)

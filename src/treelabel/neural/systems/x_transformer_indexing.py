@@ -22,8 +22,8 @@ from treelabel.models.extreme.cluster_ranking import best_clusters, joined_featu
 from treelabel.models.extreme.clustering import cluster_hierarchy
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Rankers
-from treelabel.models.persistence.part_files import files_from, files_to
 from treelabel.models.persistence.schema import Ngrams, require_width, tfidf_arrays
+from treelabel.models.persistence.store import files_from, files_to
 from treelabel.neural.featurizers import KnownVectors
 from treelabel.neural.fitted_network import FittedNetwork
 from treelabel.neural.hardware import threads_for
