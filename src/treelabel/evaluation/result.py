@@ -322,6 +322,11 @@ class Result:
             notes.append(f"Scores were decided by {self.rule}, as predict decides for labels like these.")
         return notes
 
+    @property
+    def headline(self) -> str:
+        """What a person asks first: how many documents are right, exactly and by level; "" without decisions."""
+        return "" if self.coverage is None else self.coverage.headline()
+
     def table(self, intervals: bool = False) -> str:
         """Return the values as an aligned table, and the notes under it."""
         rows = self.rows(intervals)

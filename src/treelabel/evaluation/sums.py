@@ -15,13 +15,15 @@ from treelabel.core.compute import kernel
 from treelabel.core.errors import some
 from treelabel.core.types import DoubleArray, IntArray
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.label_matrices import row_numbers, row_sizes
+from treelabel.hierarchy.label_matrices import matches, row_numbers, row_sizes
 from treelabel.metrics.batch import Batch, label_totals
 from treelabel.metrics.label_counts import constrained_counts, has_ancestors
 from treelabel.metrics.metric import Metric
 from treelabel.metrics.shared_formulas import f_beta, precision, recall
 
 Pair = tuple[Any, Any]
+# Levels, from the top on, that a headline counts beside what is exactly right.
+MOST_LEVELS = 3
 
 
 def column_sums(part: Any) -> Pair:
@@ -129,9 +131,10 @@ JUDGED = ("hp", "hr", "hf1")
 
 @dataclass(frozen=True, eq=False)
 class Coverage:
-    """Counts of documents, of those that got a label, and of those that got a leaf; they add up.
+    """Counts of documents, of those that got a label, that got a leaf, and that are right by level; they add up.
 
-    `label` and `leaf` are shares. `all_documents` and `answered` are hp, hr and hf1 of all documents and of those with
+    `right[d]` documents have just their true labels down to depth d + 1, ancestors included; with the last depth, they
+    are exactly right. `label` and `leaf` are shares. `all_documents` and `answered` are hp, hr and hf1 of all documents and of those with
     a label: a document without one has 0 in all three (unless it has no true label either), which is what abstaining
     costs. They are NaN without sums.
     """
@@ -139,6 +142,7 @@ class Coverage:
     documents: int
     with_label: int
     with_leaf: int
+    right: tuple[int, ...] = ()
     sums: Pair | None = None
     answered_sums: Pair | None = None
 
@@ -153,7 +157,7 @@ class Coverage:
         counts = len(batch), int(has_label.sum()), int(np.count_nonzero(np.diff(leaves)))
         abc = batch.unit_overlap
         values = np.stack([precision(abc), recall(abc), f_beta(abc)]).T
-        return cls(*counts, column_sums(values), column_sums(values[has_label]))
+        return cls(*counts, _right_by_level(batch), column_sums(values), column_sums(values[has_label]))
 
     def reported(self, with_values: bool) -> "Coverage":
         """Leave out the values where every document got a label, so that there is nothing to compare, unless wanted."""
@@ -164,6 +168,7 @@ class Coverage:
             self.documents + other.documents,
             self.with_label + other.with_label,
             self.with_leaf + other.with_leaf,
+            tuple(one + two for one, two in zip(self.right, other.right, strict=True)),
             None if self.sums is None or other.sums is None else add_sums(self.sums, other.sums),
             None
             if self.answered_sums is None or other.answered_sums is None
@@ -195,6 +200,35 @@ class Coverage:
         means = np.full(len(JUDGED), np.nan) if sums is None or not count else sums[0] / count
         return dict(zip(JUDGED, means.tolist(), strict=True))
 
+    def headline(self, levels: Sequence[str] = ()) -> str:
+        """Say in a sentence how many documents are right, exactly and down to each of the upper levels.
+
+        Parameters
+        ----------
+        levels
+            What the levels are called, from the top on.
+
+        Returns
+        -------
+        str
+
+        >>> Coverage(100, 97, 97, (91, 86, 82)).headline(["department"])
+        '82 of 100 exactly right (82.0%); 91 in the right department (level 1), 86 right down to level 2; 3 got no label'
+        """
+        if not self.documents or not self.right:
+            return "no documents to judge"
+        *upper, exact = self.right
+        shown = []
+        for depth, count in enumerate(upper[:MOST_LEVELS], 1):
+            if depth <= len(levels):
+                shown.append(f"{count:,} in the right {levels[depth - 1]} (level {depth})")
+            else:
+                shown.append(f"{count:,} right {'at' if depth == 1 else 'down to'} level {depth}")
+        parts = [f"{exact:,} of {self.documents:,} exactly right ({exact / self.documents:.1%})", ", ".join(shown)]
+        if self.with_label < self.documents:
+            parts.append(f"{self.documents - self.with_label:,} got no label")
+        return "; ".join(part for part in parts if part)
+
     def notes(self) -> list[str]:
         """Return lines for people, none where every document got a leaf."""
         if self.with_leaf == self.documents:
@@ -213,7 +247,8 @@ class Coverage:
             return {name: None if np.isnan(value) else value for name, value in values.items()}
 
         shares = known({"label": self.label, "leaf": self.leaf})
-        return {**shares, "all": known(self.all_documents), "answered": known(self.answered)}
+        right = {"right_by_level": list(self.right), "exactly_right": self.right[-1] if self.right else None}
+        return {**shares, **right, "all": known(self.all_documents), "answered": known(self.answered)}
 
 
 @dataclass(frozen=True)
@@ -282,3 +317,13 @@ class Remarks:
                 '("closed": true in a prediction file).'
             )
         return notes
+
+
+def _right_by_level(batch: Batch) -> tuple[int, ...]:
+    """Count the documents whose decisions are just the truth down to each depth, ancestors included."""
+    h, truth, decisions = batch.hierarchy, batch.closed_truth, batch.closed_decisions
+    first = np.full(len(batch), h.max_depth + 1, np.int64)
+    for labels, is_shared in ((decisions, batch.is_hit), (truth, matches(decisions, truth))):
+        np.minimum.at(first, row_numbers(labels)[~is_shared], h.depth[labels.indices[~is_shared]])
+    wrong_from = np.bincount(first, minlength=h.max_depth + 2)
+    return tuple((len(batch) - np.cumsum(wrong_from)[1 : h.max_depth + 1]).tolist())
