@@ -234,7 +234,10 @@ def test_a_file_as_excel_writes_it(tmp_path: Path) -> None:
         ([], ": the sheet 'Sheet 1' is empty; expected a row with column names"),
         ([["text", "label"]], ": no documents; the file has no rows"),
         ([["text", "text"], ["a", "A"]], ":1: the column 'text' stands twice in the header"),
-        ([["a", "b"], ["c", "d"]], ":2: no column looks like the text; columns are 'a', 'b'"),
+        (
+            [["a", "b"], ["c", "d"]],
+            ":2: no column looks like the text; columns are 'a' (1 different words, such as 'c'), 'b'",
+        ),
     ],
 )
 def test_sheets_that_are_no_table_are_refused(tmp_path: Path, rows: list[list[Any]], message: str) -> None:

@@ -10,16 +10,23 @@ such hierarchies as they are: treelabel's own JSON, Parquet, models and scores. 
 
 import ast
 import json
+import logging
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.registry import did_you_mean
+from treelabel.data.column_content import ColumnContent, find_ids, find_labels, find_text, look_at_columns
 from treelabel.hierarchy.label_ids import Label
 
+LOG = logging.getLogger(__name__)
+# Nothing else is called so; what has one of the other names may be a label.
+CLEAR_TEXT_NAMES = ("text", "token", "doc_token", "sentence", "body")
 TEXT_NAMES = (
     "text",
     "token",
@@ -48,6 +55,8 @@ LABEL_NAMES = (
     "predicted",
 )
 ID_NAMES = ("id", "_id", "uid", "guid", "doc_id", "docid", "document_id", "index")
+# What people write where a label is missing; a taxonomy that has a label of such a name keeps it.
+MISSING = frozenset({"n/a", "#n/a", "nan", "null", "-", "--", "?", "unknown", "<na>"})
 # The field of Prodigy's annotations that says what became of a row, and its values where the label is not to be taken.
 ANSWER = "answer"
 NOT_ACCEPTED = ("reject", "ignore")
@@ -109,8 +118,26 @@ class ColumnChoice:
     group: str | None = None
     numbers: str | None = None
 
-    def among(self, columns: Sequence[str], where: str) -> Columns:
-        """Choose the columns that were asked for, and guess the others by their names.
+    # Columns that are taken where nobody asks for others and a file has them: those of the data a model learned from.
+    usual: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def is_clear(self, columns: Sequence[str]) -> bool:
+        """Return whether names alone say which columns to read, so that none of the others has to be looked at."""
+        text, labels = self._by_name("text", columns), self._by_name("labels", columns)
+        return (bool(text) or not self.need_text) and (bool(labels) or not self.need_labels)
+
+    def _by_name(self, what: Literal["text", "labels", "id"], columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns of what was asked for, or was usual, or has a name that leaves no doubt."""
+        asked = getattr(self, what)
+        if asked is not None:
+            return (asked,) if isinstance(asked, str) else tuple(asked)
+        usual = tuple(self.usual.get(what, ()))
+        if usual and all(name in columns for name in usual):
+            return usual
+        return _guess(CLEAR_TEXT_NAMES, columns) if what == "text" else _guess_labels(columns)
+
+    def among(self, columns: Sequence[str], where: str, table: pa.Table | None = None) -> Columns:
+        """Choose the columns that were asked for, and guess the others by their names, or by what they hold.
 
         Parameters
         ----------
@@ -118,28 +145,22 @@ class ColumnChoice:
             The names of the columns that there are.
         where
             How messages call the file.
+        table
+            The first rows of these columns, if they are to be looked at.
 
         Returns
         -------
         Columns
         """
-        text = _requested(self.text, columns, where, "text")
-        if text is None:
-            text = _guess(TEXT_NAMES, columns)
-            if not text and self.need_text:
-                raise TreelabelError(
-                    f"{where}: no column looks like the text; columns are {_list(columns)}; say which (--text)"
-                )
-        labels = _requested(self.labels, columns, where, "labels") if self.need_labels else None
-        if labels is None:
-            labels = _guess_labels(columns)
-            if not labels and not self.need_text:
-                raise TreelabelError(
-                    f"{where}: no column looks like the labels; columns are {_list(columns)}; call it labels"
-                )
-        name = _requested(self.id, columns, where, "id")
+        contents = [] if table is None or self.is_clear(columns) else look_at_columns(table)
+        text = self._text(columns, where, contents)
+        labels = self._labels(columns, where, [each for each in contents if each.name not in text])
+        name = _requested(self.id, columns, where, "id") or self._usual("id", columns)
         if name is None:
-            name = _guess(ID_NAMES, [column for column in columns if column not in (*text, *labels)])
+            others = [column for column in columns if column not in (*text, *labels)]
+            name = _guess(ID_NAMES, others)
+            ids = find_ids([each for each in contents if each.name in others])
+            name = name or (() if ids is None else (ids,))
         group = _requested(self.group, columns, where, "groups")
         if group is not None and group[0] in (*text, *labels, *name):
             raise TreelabelError(
@@ -148,6 +169,50 @@ class ColumnChoice:
             )
         how = self.label_sep, self.lists, self.need_labels, self.group, self.numbers
         return Columns(text, labels, name[0] if name else None, *how)
+
+    def _usual(self, what: str, columns: Sequence[str]) -> tuple[str, ...] | None:
+        usual = tuple(self.usual.get(what, ()))
+        return usual if usual and all(name in columns for name in usual) else None
+
+    def _text(self, columns: Sequence[str], where: str, contents: Sequence[ColumnContent]) -> tuple[str, ...]:
+        text = _requested(self.text, columns, where, "text") or self._usual("text", columns)
+        if text is not None:
+            return text
+        named, longest = _guess(TEXT_NAMES, columns), find_text(contents)
+        by_content = {each.name: each for each in contents}
+        # A column that is called like a text, but has few values, is none where another one is.
+        if named and (longest is None or named[0] not in by_content or not by_content[named[0]].is_labels):
+            return named
+        if longest is not None:
+            LOG.info("%s: the text is taken from the column %s, by what it holds (--text)", where, quote(longest))
+            return (longest,)
+        if not self.need_text or named:
+            return named
+        if len(columns) == 1:
+            return tuple(columns)
+        listed = ", ".join(each.describe() for each in contents[:20]) or _list(columns)
+        raise TreelabelError(f"{where}: no column looks like the text; columns are {listed}; say which (--text)")
+
+    def _labels(self, columns: Sequence[str], where: str, contents: Sequence[ColumnContent]) -> tuple[str, ...]:
+        labels = _requested(self.labels, columns, where, "labels") if self.need_labels else None
+        labels = labels or self._usual("labels", columns) or _guess_labels(columns)
+        if labels:
+            return labels
+        candidates = find_labels(contents) if self.need_labels else []
+        if len(candidates) == 1:
+            LOG.info("%s: the labels are taken from %s, by what it holds (--labels)", where, quote(candidates[0]))
+            return tuple(candidates)
+        if candidates:
+            shown = ", ".join(each.describe() for each in contents if each.name in candidates)
+            raise TreelabelError(
+                f"{where}: several columns may hold the labels: {shown}; say which (--labels NAME), or that they are "
+                f"the levels of one path (--labels {','.join(candidates[:3])})"
+            )
+        if not self.need_text:
+            raise TreelabelError(
+                f"{where}: no column looks like the labels; columns are {_list(columns)}; call it labels"
+            )
+        return ()
 
 
 def _requested(
@@ -302,6 +367,20 @@ def path_of_levels(values: Sequence[Any]) -> list[Label]:
     if "" in names:
         raise ValueError(f"level {names.index('') + 1} is empty, but deeper levels are not: {quote(names)}")
     return [tuple(names)] if names else []
+
+
+def without_missing(label: Label) -> Label:
+    """Return a label without what people write where there is none: "" or (), or the levels above it.
+
+    >>> without_missing("N/A"), without_missing(("Food", "-")), without_missing("Food")
+    ('', ('Food',), 'Food')
+    """
+    if isinstance(label, str):
+        return "" if label.strip().casefold() in MISSING else label
+    names = list(label)
+    while names and names[-1].strip().casefold() in MISSING:
+        names.pop()
+    return tuple(names)
 
 
 def unprintable(names: Iterable[str]) -> str | None:

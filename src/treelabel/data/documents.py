@@ -42,6 +42,8 @@ from treelabel.hierarchy.label_ids import Label
 from treelabel.hierarchy.label_matrices import from_ids
 
 OnError = Literal["stop", "skip"]
+# Instead of the node of a label: it has none, and: there is no label.
+UNKNOWN, NO_LABEL = -1, -2
 # Which further columns are kept: none but that of groups, those that hold neither text, labels nor ids, or all.
 Extra = Literal["none", "others", "all"]
 
@@ -143,19 +145,22 @@ class DocumentBatch:
     def dataset(self, hierarchy: Hierarchy, nodes: IntArray) -> tuple[Dataset, int]:
         """Make a dataset, given the node of every distinct label.
 
-        Documents with a label that has no node (-1) are left out; their number comes second.
+        Documents with an UNKNOWN label are left out; their number comes second. NO_LABEL is no label.
         """
-        labels = nodes[self.codes]
+        labels, ptr = nodes[self.codes], self.ptr
+        if (labels == NO_LABEL).any():
+            is_label = labels != NO_LABEL
+            labels, ptr = labels[is_label], np.append(0, np.cumsum(is_label))[ptr]
         data = Dataset(
             Strings(self.ids),
             Strings(self.texts),
-            from_ids(self.ptr, np.maximum(labels, 0), len(hierarchy)),
+            from_ids(ptr, np.maximum(labels, 0), len(hierarchy)),
             hierarchy,
             dict(zip(self.extra.column_names, self.extra.columns, strict=True)),
             self.features,
             lines=self.lines,
         )
-        bad = np.unique(np.searchsorted(self.ptr, np.flatnonzero(labels < 0), side="right") - 1)
+        bad = np.unique(np.searchsorted(ptr, np.flatnonzero(labels == UNKNOWN), side="right") - 1)
         return (data[np.setdiff1d(np.arange(len(data)), bad)] if len(bad) else data), len(bad)
 
 
@@ -218,7 +223,7 @@ class DocumentReader:
             for part in self.source.parts:
                 if self.columns is None and len(part):
                     # JSON objects need not all have the same fields, so a whole batch is in view.
-                    self._choose(part.table.column_names, int(part.lines[0]))
+                    self._choose(part.table.column_names, int(part.lines[0]), part.table)
                 batch = None if self.columns is None else self._understand(part, self.columns)
                 if batch is not None and len(batch):
                     self.count += len(batch)
@@ -228,17 +233,17 @@ class DocumentReader:
 
     def _select(self, names: Sequence[str]) -> Sequence[str]:
         """Choose among the columns of a table before its rows are read."""
-        columns = self._choose(names, 2)
-        if self.extra != "none":
+        if self.extra != "none" or not self.choice.is_clear(names):
             return names
+        columns = self._choose(names, 2)
         used = {*columns.text, columns.id, columns.group}
         if columns.need_labels:
             used |= {*columns.labels, columns.numbers, ANSWER}
         return [name for name in names if name in used]
 
-    def _choose(self, names: Sequence[str], line: int) -> Columns:
+    def _choose(self, names: Sequence[str], line: int, table: pa.Table | None = None) -> Columns:
         if self.columns is None:
-            self.columns = self.choice.among(list(names), f"{self.path}:{line}")
+            self.columns = self.choice.among(list(names), f"{self.path}:{line}", table)
         return self.columns
 
     def _skip(self, problems: Sequence[Problem]) -> None:

@@ -8,19 +8,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treelabel.core.errors import TreelabelError
+from treelabel.core.errors import TreelabelError, quote, some
 from treelabel.core.inputs import existing_file
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.strings import describe_value
 from treelabel.core.types import IntArray
-from treelabel.data.columns import ColumnChoice, ListMeaning, unprintable
+from treelabel.data.columns import ColumnChoice, ListMeaning, unprintable, without_missing
 from treelabel.data.dataset import MADE_OF_LABELS, Dataset
-from treelabel.data.documents import DocumentBatch, DocumentReader, OnError, Problems
+from treelabel.data.documents import NO_LABEL, UNKNOWN, DocumentBatch, DocumentReader, OnError, Problems
 from treelabel.data.io.format import ReadOptions
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy, read_sibling_taxonomy
 from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.label_ids import Label, UnknownLabelError, find_label
-from treelabel.hierarchy.separators import guess_separator
+from treelabel.hierarchy.separators import guess_separator, offer_separator
 
 LOG = logging.getLogger(__name__)
 
@@ -186,15 +186,20 @@ def find_nodes(
     Returns
     -------
     array of int32
-        -1 for labels that are unknown and may be skipped.
+        UNKNOWN for labels that are unknown and may be skipped, NO_LABEL for what stands where a label is missing.
     """
-    nodes = np.full(len(labels), -1, np.int32)
+    nodes = np.full(len(labels), UNKNOWN, np.int32)
     are_paths = sibling is not None and _are_paths(labels, sep, hierarchy)
     for code, label in enumerate(labels):
         is_full = are_paths or (sibling is not None and _names(label)[-1].strip() not in hierarchy.ids_by_name)
         try:
             nodes[code] = find_label(hierarchy, label, sep, is_full)
         except UnknownLabelError as error:
+            rest = without_missing(label)
+            if rest != label:
+                LOG.info("%s: the label %s is taken for a missing one", problems.file, quote(label))
+                nodes[code] = find_label(hierarchy, rest, sep, is_full) if rest else NO_LABEL
+                continue
             wrong = unprintable(_names(label))
             where = "" if sibling is None else f" (in {sibling}, beside the data; --taxonomy names one)"
             kind = TreelabelError if wrong else UnknownLabelError
@@ -213,6 +218,10 @@ def _are_paths(keys: Iterable[Label], sep: str | None, hierarchy: Hierarchy) -> 
     if all(text.strip() in hierarchy.ids_by_name for text in texts):
         return False
     return guess_separator(texts) is not None if sep is None else 2 * sum(sep in text for text in texts) > len(texts)
+
+
+def _names_of_all(labels: Iterable[Label]) -> list[str]:
+    return [SEPARATOR.join(_names(label)) for label in labels]
 
 
 def _names(label: Label) -> list[str]:
@@ -255,7 +264,9 @@ def hierarchy_of_labels(labels: Collection[Label], sep: str | None, file: Path) 
     if not labels:
         raise TreelabelError(f"{file}: no labels found and no taxonomy given; name the label column, or a taxonomy")
     # What cannot be a name is reported as an unknown label, with its line.
-    usable = [key for key in labels if unprintable(_names(key)) is None]
+    usable = [label for key in labels if unprintable(_names(key)) is None and (label := without_missing(key))]
+    if not usable and not any(map(without_missing, labels)):
+        raise TreelabelError(f"{file}: all labels are {some(_names_of_all(labels))}, which stand for missing ones")
     texts = [key for key in usable if isinstance(key, str)]
     choices, guessed = {"hierarchy": MADE_OF_LABELS}, None
     if sep is None and (guessed := guess_separator(texts)) is not None:
@@ -264,6 +275,10 @@ def hierarchy_of_labels(labels: Collection[Label], sep: str | None, file: Path) 
         if guessed != SEPARATOR:
             LOG.info("%s: labels are taken as paths separated by %r (--sep says otherwise)", file, guessed)
     if sep is None and len(texts) == len(usable):
+        offered = offer_separator(texts)
+        if offered is not None:
+            example = quote(next(text for text in texts if offered in text), 40)
+            LOG.info("%s: labels such as %s look like paths; --sep '%s' reads them so", file, example, offered)
         return Known(Hierarchy.flat(texts), choices)
     paths = [
         (split_path(key, sep) if sep is not None else [key]) if isinstance(key, str) else list(key) for key in usable

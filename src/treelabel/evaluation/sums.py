@@ -134,8 +134,8 @@ class Coverage:
     """Counts of documents, of those that got a label, that got a leaf, and that are right by level; they add up.
 
     `right[d]` documents have just their true labels down to depth d + 1, ancestors included; with the last depth, they
-    are exactly right. `label` and `leaf` are shares. `all_documents` and `answered` are hp, hr and hf1 of all documents and of those with
-    a label: a document without one has 0 in all three (unless it has no true label either), which is what abstaining
+    are exactly right. `label` and `leaf` are shares. `all_documents` and `answered` are hp, hr and hf1 of all documents
+    and of those with a label: a document without one has 0 in all three (unless it has no true label either), which is what abstaining
     costs. They are NaN without sums.
     """
 
@@ -212,8 +212,8 @@ class Coverage:
         -------
         str
 
-        >>> Coverage(100, 97, 97, (91, 86, 82)).headline(["department"])
-        '82 of 100 exactly right (82.0%); 91 in the right department (level 1), 86 right down to level 2; 3 got no label'
+        >>> Coverage(100, 97, 97, (91, 82)).headline(["department"])
+        '82 of 100 exactly right (82.0%); 91 in the right department (level 1); 3 got no label'
         """
         if not self.documents or not self.right:
             return "no documents to judge"

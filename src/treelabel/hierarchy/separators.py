@@ -31,6 +31,11 @@ DEMANDS = (
     SeparatorEvidence("/", labels=4, spread=0.25, moved=0.05, tops=0.5),
     SeparatorEvidence("|", labels=6, spread=0.1, moved=0.02, tops=0.5),
 )
+# Marks that stand between names as often as within them: they are offered, never taken.
+OFFERED = (
+    SeparatorEvidence(":", labels=4, spread=0.25, moved=0.05, tops=0.5),
+    SeparatorEvidence("--", labels=4, spread=0.25, moved=0.05, tops=0.5),
+)
 # How many of the labels may be left unexplained, for instance by an empty name.
 UNEXPLAINED = 0.05
 # Labels that are no paths may be top labels without children; at least this share must be paths.
@@ -78,6 +83,18 @@ def guess_separator(labels: Iterable[str]) -> str | None:
 
     # Where two explain the labels, one of them stands in names: CS|CS/learning begins with CS.
     return min(candidates, key=others_in_first_names, default=None)
+
+
+def offer_separator(labels: Iterable[str]) -> str | None:
+    """Find a mark that would make paths of labels, but is too usual in names to be taken without being asked for.
+
+    >>> offer_separator(["DESC:manner", "DESC:reason", "DESC:definition", "NUM:count", "NUM:date", "LOC:city"])
+    ':'
+    >>> offer_separator(["note: one", "two", "three: four"]) is None
+    True
+    """
+    texts = list(dict.fromkeys(label.strip() for label in labels))[:MOST_LABELS]
+    return next((demand.mark for demand in OFFERED if _explains(demand.mark, demand, texts)), None)
 
 
 def _explains(separator: str, demand: SeparatorEvidence, texts: Sequence[str]) -> bool:
