@@ -40,7 +40,8 @@ def _is_taxonomy(path: Path) -> bool:
 def _taxonomy_options(read: o.ReadArguments) -> "TaxonomyOptions":
     from treelabel.data.taxonomy.taxonomy_tables import TaxonomyOptions
 
-    return TaxonomyOptions(root=read.root, sep=read.sep, encoding=read.encoding, limits=read.limits, sheet=read.sheet)
+    encoding = read.encoding or "utf-8"
+    return TaxonomyOptions(root=read.root, sep=read.sep, encoding=encoding, limits=read.limits, sheet=read.sheet)
 
 
 @o.with_read_options

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from treelabel.cli import options as o
-from treelabel.cli.judge import hierarchy_with_systems, metric_names, opened_predictions
+from treelabel.cli.judge import (
+    answers,
+    hierarchy_with_systems,
+    is_model_folder,
+    metric_names,
+    opened_predictions,
+    with_unseen_labels,
+)
 from treelabel.cli.printing import echo, print_json
 from treelabel.core.errors import TreelabelError
 
@@ -18,9 +25,13 @@ if TYPE_CHECKING:
 
 @o.with_read_options
 def evaluate(
-    truth: o.TruthArgument,
+    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="Data file with the true labels; or a model folder.")],
     predictions: Annotated[
-        Path, typer.Argument(metavar="PREDICTIONS", help="Predictions (.jsonl ...) or scores (.npz, .parquet).")
+        Path,
+        typer.Argument(
+            metavar="PREDICTIONS",
+            help="Predictions (.jsonl ...) or scores (.npz, .parquet); with a model: the test file.",
+        ),
     ],
     read: o.ReadArguments,
     metrics: o.MetricsOption = None,
@@ -41,9 +52,13 @@ def evaluate(
         typer.Option(metavar="FILE", help="Write the wrong documents, worst first (the same formats)."),
     ] = None,
     force: o.ForceOption = False,
+    require_signature: o.SignatureOption = None,
     json: o.JsonOption = False,
 ) -> None:
-    """Judge predictions or scores against the truth.
+    """Judge a model on a test file (evaluate MODEL TEST), or predictions or scores against the truth.
+
+    A model reads the test file as it read its training data, and decides by its own rule unless --rule says otherwise.
+    Labels that it has never seen count as wrong, and are named.
 
     Documents are matched by id. A prediction is {"id": ..., "labels": [...]}; labels are names, paths, or objects with
     "label" or "path". With "closed": true, labels imply their ancestors. Scores are turned into labels by --rule; the
@@ -57,6 +72,7 @@ def evaluate(
 
     \b
     Examples:
+      treelabel evaluate model test.csv
       treelabel evaluate test.jsonl predictions.jsonl --taxonomy tax.tsv
       treelabel evaluate test.jsonl scores.npz --metrics hf1,hf1_auc,precision@5 --intervals --json
       treelabel evaluate test.csv predictions.jsonl --train train.csv --by-label --errors errors.csv
@@ -73,19 +89,19 @@ def evaluate(
             o.check_output(output, force, truth, predictions, train)
     if errors is not None and errors == by_label_output:
         raise TreelabelError(f"{errors}: --errors and --by-label-output name the same file; give each its own")
+    asked = {
+        "metrics": metric_names(metrics),
+        "keep_documents": intervals,
+        "by_label": by_label or by_label_output is not None,
+        "errors": errors is not None,
+    }
     # Files are read more than once.
-    with repeatable(truth, read.format) as true, repeatable(predictions) as system:
-        judged = _judge(
-            true,
-            system,
-            read,
-            train,
-            metrics=metric_names(metrics),
-            rule=rule,
-            keep_documents=intervals,
-            by_label=by_label or by_label_output is not None,
-            errors=errors is not None,
-        )
+    if is_model_folder(truth):
+        with repeatable(predictions, read.format) as test:
+            judged = _judge_model(truth, test, read, train, rule, require_signature, asked)
+    else:
+        with repeatable(truth, read.format) as true, repeatable(predictions) as system:
+            judged = _judge(true, system, read, train, rule=rule, **asked)
     written = []
     if judged.labels is not None and by_label_output is not None:
         write_table(judged.labels.to_arrow(), by_label_output)
@@ -96,7 +112,7 @@ def evaluate(
     if json:
         print_json(_stored(judged, intervals, by_label))
         return
-    parts = [judged.result.table(intervals)]
+    parts = [each for each in (judged.result.headline, judged.result.table(intervals)) if each]
     parts += [str(judged.labels)] if by_label and judged.labels is not None else []
     echo("\n\n".join([*parts, *(["\n".join(written)] if written else [])]))
 
@@ -117,6 +133,41 @@ def _judge(truth: Path, predictions: Path, read: o.ReadArguments, train: Path | 
     is_scored = is_score_file(predictions)
     system: Opened = ScoreFile(predictions).batches if is_scored else lambda: opened_predictions(predictions, h, read)
     return judge_files(h, lambda: data.batches(h), system, Question(**asked), counted, str(predictions))
+
+
+def _judge_model(
+    folder: Path,
+    test: Path,
+    read: o.ReadArguments,
+    train: Path | None,
+    rule: str | None,
+    require_signature: Path | None,
+    asked: dict[str, Any],
+) -> "Judged":
+    """Wire a model and a test file to what judges them."""
+    import numpy as np
+
+    from treelabel.data.data_file import DataFile
+    from treelabel.evaluation.streaming import Question, Survey, judge_files
+    from treelabel.hierarchy.union import spread_counts
+    from treelabel.models.persistence.load import load_model
+
+    model = load_model(folder, require_signature)
+    if read.taxonomy is not None:
+        raise TreelabelError("--taxonomy cannot be given here: the model knows its hierarchy")
+    read = read.like(model, test)
+    options = read.options()
+    del options["taxonomy"]
+    data = DataFile.of(test, **options)
+    h = with_unseen_labels(model.hierarchy_, data, read.sep)
+    counted = Survey(h, model.profile_.documents)
+    counted.closed = spread_counts(np.asarray(model.profile_.frequencies), model.hierarchy_, h)
+    counted.stated = counted.closed
+    if train is not None:
+        counted = Survey.of(h, lambda: DataFile.of(train, **options).batches(h))
+    question = Question(rule=model.default_rule if rule is None else rule, **asked)
+    system: Opened = lambda: answers(model, data.batches(h), rule)  # noqa: E731  a name for the type checker
+    return judge_files(h, lambda: data.batches(h), system, question, counted, str(folder))
 
 
 def _stored(judged: "Judged", intervals: bool, by_label: bool) -> dict[str, Any]:

@@ -10,17 +10,19 @@ import typer
 
 from treelabel.cli import options as o
 from treelabel.cli.printing import echo, print_json, print_note
-from treelabel.core.errors import TreelabelError, some
+from treelabel.core.errors import TreelabelError, quote, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from treelabel.data.data_file import PredictionFile
+    from treelabel.data.data_file import DataFile, PredictionFile
     from treelabel.data.dataset import Dataset
+    from treelabel.evaluation.alignment import Answered
     from treelabel.evaluation.streaming import Predicted
     from treelabel.hierarchy.hierarchy import Hierarchy
     from treelabel.hierarchy.label_ids import Label
     from treelabel.metrics.metric import Metric
+    from treelabel.models.base import Model
 
 
 def metric_names(metrics: str | None) -> list[str] | str | None:
@@ -68,6 +70,26 @@ def hierarchy_with_systems(
     return known
 
 
+def is_model_folder(path: Path) -> bool:
+    """Return whether a path is a folder that fit wrote."""
+    return (path / "model.json").is_file()
+
+
+def with_unseen_labels(hierarchy: "Hierarchy", data: "DataFile", sep: str | None) -> "Hierarchy":
+    """Extend the hierarchy of a model by the paths of a data file that it has never seen."""
+    from treelabel.hierarchy.union import with_paths
+
+    labels = data.labels()
+    new = unknown_paths(hierarchy, labels, sep)
+    if labels and len(new) == len(labels):
+        raise TreelabelError(
+            f"{data.path}: the model knows none of the {len(labels):,} labels, such as {quote(next(iter(labels)))}; it "
+            f"knows labels such as {quote(hierarchy.paths([hierarchy.leaves[0]])[0])}; name the column of the labels "
+            "(--labels), and what separates the names of a path (--sep)"
+        )
+    return with_paths(hierarchy, new) if new else hierarchy
+
+
 def unknown_paths(hierarchy: "Hierarchy", labels: "Iterable[Label]", sep: str | None) -> list[tuple[str, ...]]:
     """Return the paths of labels that a tree does not have, but for bare names and several labels taken for one."""
     from treelabel.hierarchy.hierarchy import SEPARATOR, split_path
@@ -95,19 +117,61 @@ def opened_predictions(path: Path, hierarchy: "Hierarchy", read: o.ReadArguments
         yield Predicted(closed_where(hierarchy, data.labels, is_closed), data.ids, p)
 
 
+def answers(model: "Model", batches: "Iterable[Dataset]", rule: str | None) -> "Iterator[Answered]":
+    """Let a model answer documents, batch by batch, by a rule or by its own."""
+    from treelabel.evaluation.alignment import Answered
+    from treelabel.models.streaming import decided_batches
+
+    for decided in decided_batches(model, ((batch, batch.ids) for batch in batches), rule):
+        yield Answered(decided.scores, decided.decisions, decided.carried, True)
+
+
 def read_judged(
-    truth: Path, train: Path | None, systems: list[Path], read: o.ReadArguments
+    truth: Path,
+    train: Path | None,
+    systems: list[Path],
+    read: o.ReadArguments,
+    rule: str | None = None,
+    require_signature: Path | None = None,
 ) -> "tuple[Dataset, Dataset | None, dict[str, Any]]":
     """Read the truth, training data and systems by name, all documents in the order of the truth.
 
-    Scores keep their own hierarchy, which that of the truth has all nodes of.
+    Scores keep their own hierarchy, which that of the truth has all nodes of. A model answers the texts of the truth.
     """
     from treelabel.data.transforms import under
+    from treelabel.models.persistence.load import load_model
 
-    data, training = read.read_with(truth, train, need_text=False)
-    h = hierarchy_with_systems(data.hierarchy, data.is_hierarchy_of_labels, systems, read)
+    models = {path: load_model(path, require_signature) for path in systems if is_model_folder(path)}
+    files = [path for path in systems if path not in models]
+    if models:
+        data = _read_for_models(truth, models, read)
+        training = None if train is None else read.like(next(iter(models.values())), train).read(train)
+        h = hierarchy_with_systems(data.hierarchy, True, files, read)
+    else:
+        data, training = read.read_with(truth, train, need_text=False)
+        h = hierarchy_with_systems(data.hierarchy, data.is_hierarchy_of_labels, files, read)
     data, training = under(data, h), None if training is None else under(training, h)
-    return data, training, {name: _read_system(path, data, read) for name, path in system_names(systems).items()}
+    judged = {
+        name: next(answers(models[path], [data], rule)) if path in models else _read_system(path, data, read)
+        for name, path in system_names(systems).items()
+    }
+    return data, training, judged
+
+
+def _read_for_models(truth: Path, models: "dict[Path, Model]", read: o.ReadArguments) -> "Dataset":
+    """Read the truth under the hierarchy of the first model, extended by what the others and the truth have."""
+    from treelabel.data.data_file import DataFile
+    from treelabel.hierarchy.union import join_hierarchies
+
+    first, *_ = models.values()
+    read = read.like(first, truth)
+    h = first.hierarchy_
+    for path, model in models.items():
+        h = join_hierarchies(h, model.hierarchy_, str(path))
+    options = read.options()
+    del options["taxonomy"]
+    h = with_unseen_labels(h, DataFile.of(truth, **options), read.sep)
+    return read.read(truth, taxonomy=h)
 
 
 def _read_system(path: Path, truth: "Dataset", read: o.ReadArguments) -> Any:
@@ -130,6 +194,16 @@ def _read_system(path: Path, truth: "Dataset", read: o.ReadArguments) -> Any:
     return result if isinstance(result, Scores) else result.labels
 
 
+def truth_and_systems(paths: list[Path]) -> tuple[Path, list[Path]]:
+    """Tell the data file from the systems: it stands first or, where a model stands first, last."""
+    if is_model_folder(paths[0]):
+        *systems, truth = paths
+        if is_model_folder(truth):
+            raise TreelabelError("expected a data file with the true labels last: MODEL_A MODEL_B TEST")
+        return truth, systems
+    return paths[0], paths[1:]
+
+
 def system_names(paths: list[Path]) -> dict[str, Path]:
     """Call systems by their files, with folders where files are called the same."""
 
@@ -141,17 +215,20 @@ def system_names(paths: list[Path]) -> dict[str, Path]:
 
 @o.with_read_options
 def compare(
-    truth: o.TruthArgument,
-    systems: Annotated[list[Path], typer.Argument(metavar="A B ...", help="Predictions or scores of each system.")],
+    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="Data file with the true labels; may stand last.")],
+    systems: Annotated[
+        list[Path], typer.Argument(metavar="A B ...", help="Model folders, predictions or scores: one per system.")
+    ],
     read: o.ReadArguments,
     metrics: o.MetricsOption = None,
     train: o.FrequenciesOption = None,
     rule: o.JudgedRuleOption = None,
     resamples: Annotated[int, typer.Option(help="Resamples for intervals, and exchanges for p-values.")] = 1000,
     seed: o.SeedOption = 0,
+    require_signature: o.SignatureOption = None,
     json: o.JsonOption = False,
 ) -> None:
-    """Compare systems on the same documents.
+    """Compare models on a test file (compare MODEL_A MODEL_B TEST), or predictions and scores on the same documents.
 
     Every system is tested against the first. Stars come from a permutation test, which exchanges the two systems'
     answers document by document. Intervals come from resampling documents. Single decisions are compared by the micro
@@ -159,15 +236,18 @@ def compare(
     has the macro t-test of the literature; it treats labels as independent, so read its stars with care (definitions,
     section 7). Means over labels have no interval if more than a fifth of the labels have fewer than five documents.
     One rule decides for all scores: --rule, or the one that predict uses for labels like those of the truth. The table
-    names the rule of each system.
+    names the rule of each system. A model reads the test file as it read its training data, and decides by its own
+    rule.
 
     \b
-    Example:
+    Examples:
+      treelabel compare old-model new-model test.csv
       treelabel compare test.jsonl svm.jsonl bert.npz --train train.jsonl --metrics hf1,macro_f1
     """
     from treelabel.evaluation.comparison import compare as judge
 
-    data, training, judged = read_judged(truth, train, systems, read)
+    truth, systems = truth_and_systems([truth, *systems])
+    data, training, judged = read_judged(truth, train, systems, read, rule, require_signature)
     table = judge(
         data,
         judged,

@@ -50,7 +50,7 @@ def moves_to(old: "Hierarchy", read: ReadArguments, moves: Path | None, partial:
     from treelabel.hierarchy.moves import Moves
 
     new = new_hierarchy(read, moves)
-    rows = [] if moves is None else read_moves(moves, read.encoding, read.limits)
+    rows = [] if moves is None else read_moves(moves, read.encoding or "utf-8", read.limits)
     with locate_errors(read.taxonomy if moves is None else moves):
         return Moves.of(old, old if new is None else new, rows, partial)
 

@@ -1,20 +1,22 @@
 """Options that many commands share, written once: how to read a data file."""
 
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from treelabel.cli.printing import print_note
 from treelabel.core.errors import TreelabelError, quote
 
 if TYPE_CHECKING:
     from treelabel.core.limits import Limits
     from treelabel.data.dataset import Dataset
     from treelabel.hierarchy.hierarchy import Hierarchy
+    from treelabel.models.base import Model
 
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there already.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -92,18 +94,21 @@ class ReadArguments:
         str | None, typer.Option(help="Separator of names in a label path, such as ' > ' (default: guessed).")
     ] = None
     label_sep: Annotated[str | None, typer.Option(help="Separator of several labels in one cell, such as ';'.")] = None
-    lists: Annotated[str, typer.Option(help="What a list of names is: labels, or the steps of one path.")] = "labels"
+    lists: Annotated[
+        str | None, typer.Option(help="What a list of names is: labels (the default), or the steps of one path.")
+    ] = None
     root: Annotated[str | None, typer.Option(help="Name of the taxonomy's root (default: a top called Root).")] = None
     format: Annotated[str | None, typer.Option(help="Format of the input (default: by its ending).")] = None
     encoding: Annotated[
-        str, typer.Option(help="Encoding of text without a byte order mark, such as cp1252 (old Windows files).")
-    ] = "utf-8"
+        str | None,
+        typer.Option(help="Encoding of text without a byte order mark (default: utf-8), such as cp1252 (old Windows)."),
+    ] = None
     sheet: Annotated[str | None, typer.Option(help="Sheet of an .xlsx file: name or number (default: the first).")] = (
         None
     )
     delimiter: Annotated[str | None, typer.Option(help="Delimiter of CSV columns (default: guessed).")] = None
-    header: Annotated[bool, typer.Option(help="Whether the first CSV line names the columns.")] = True
-    quotes: Annotated[bool, typer.Option(help="Whether CSV values may be quoted.")] = True
+    header: Annotated[bool | None, typer.Option(help="Whether the first CSV line names columns (default: yes).")] = None
+    quotes: Annotated[bool | None, typer.Option(help="Whether CSV values may be quoted (default: yes).")] = None
     on_error: Annotated[str, typer.Option(help="At a row that cannot be used: stop, or skip and count.")] = "stop"
     limit: Annotated[
         list[str] | None,
@@ -112,6 +117,23 @@ class ReadArguments:
             "nesting, digits, labels or columns; =none lifts it, --limit none all."
         ),
     ] = None
+    # Not an option: the columns that a model's training data had.
+    usual: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def like(self, model: "Model", file: Path) -> "ReadArguments":
+        """Read as the training data of a model were read, as far as nothing else is asked for, and the file has it."""
+        from treelabel.core.inputs import is_utf8
+
+        reading = dict(model.reading_)
+        usual: dict[str, Sequence[str]] = {
+            name: reading.pop(name) for name in ("text", "labels", "id") if name in reading
+        }
+        if self.encoding is None and "encoding" in reading and is_utf8(file):
+            print_note(f"{file}: is UTF-8, not {reading.pop('encoding')} as the training data of the model")
+        unasked = {name: value for name, value in reading.items() if getattr(self, name) is None}
+        # Of another format, what was said of one does not hold.
+        unasked.pop("format", None)
+        return replace(self, **unasked, usual=usual)
 
     @property
     def limits(self) -> "Limits":
@@ -164,11 +186,13 @@ class ReadArguments:
         self, need_text: bool = True, need_labels: bool = True, taxonomy: "Hierarchy | None" = None
     ) -> dict[str, Any]:
         """Return the options of `read`, checked."""
-        for name, allowed in (("on_error", ("stop", "skip")), ("lists", ("labels", "path"))):
+        for name, allowed in (("on_error", ("stop", "skip")), ("lists", ("labels", "path", None))):
             if getattr(self, name) not in allowed:
                 shown = f"--{name.replace('_', '-')} is {quote(getattr(self, name))}"
-                raise TreelabelError(f"{shown}, expected {' or '.join(allowed)}")
+                raise TreelabelError(f"{shown}, expected {' or '.join(filter(None, allowed))}")
         options = asdict(self) | {"text": self.text or None, "labels": self.labels or None, "limits": self.limits}
+        usual = {"encoding": "utf-8", "header": True, "quotes": True, "lists": "labels"}
+        options |= {name: value for name, value in usual.items() if options[name] is None}
         options |= {"need_text": need_text, "need_labels": need_labels}
         del options["limit"]
         if taxonomy is not None:
@@ -193,7 +217,7 @@ def with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
             entry.name, inspect.Parameter.KEYWORD_ONLY, default=entry.default, annotation=option_hints[entry.name]
         )
         for entry in fields(ReadArguments)
-        if entry.name not in hints
+        if entry.name not in hints and entry.name != "usual"
     ]
 
     @wraps(command)

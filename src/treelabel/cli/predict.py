@@ -60,7 +60,7 @@ def score(
     o.check_output(output, force or resume, texts)
     name = output_format(output, to_format, SCORES, "scores")
     loaded = load_model(model, require_signature)
-    job = Job(loaded, model, texts, read, output, name, resume, {"top": top})
+    job = Job(loaded, model, texts, read.like(loaded, texts), output, name, resume, {"top": top})
     job.check()
     summary, empty = score_file(job, top)
     also = f"; {_texts(empty)} scored by what labels are usual" if empty else ""
@@ -136,7 +136,7 @@ def predict(
     options = {"rule": Path(asked).read_text(encoding="utf-8") if is_file else asked, "unknown": unknown}
     options |= asdict(form)
     how = {"can_grow": entry.encoder is not None, "has_objects": "objects" in entry.holds}
-    job = Job(loaded, model, texts, read, target, name, resume, options, **how)
+    job = Job(loaded, model, texts, read.like(loaded, texts), target, name, resume, options, **how)
     job.check()
     written = predict_file(job, form, rule, settings)
     notes = [f"{written.rows:,} documents by {written.rule}"]

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from treelabel.cli import options as o
-from treelabel.cli.judge import read_judged
+from treelabel.cli.judge import is_model_folder, read_judged, truth_and_systems
 from treelabel.cli.printing import echo
 from treelabel.core.errors import TreelabelError
 
@@ -17,7 +17,10 @@ def report(
     read: o.ReadArguments,
     results: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="RESULTS", help="A folder that bench --keep-scores wrote; or files of further systems."),
+        typer.Argument(
+            metavar="MODEL ... TEST",
+            help="Models and a test file; or a folder that bench --keep-scores wrote; or files of further systems.",
+        ),
     ] = None,
     truth: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Data file with the true labels, and the texts.")
@@ -38,6 +41,7 @@ def report(
     ] = None,
     seed: o.SeedOption = 0,
     force: o.ForceOption = False,
+    require_signature: o.SignatureOption = None,
 ) -> None:
     """Write what systems get right and wrong to one HTML file, which opens without a network.
 
@@ -48,6 +52,7 @@ def report(
 
     \b
     Examples:
+      treelabel report model test.csv -o report.html
       treelabel report --truth test.jsonl --scores scores.npz --train train.jsonl -o report.html
       treelabel report --truth test.jsonl --scores svm.npz bert.npz -o report.html --figures figures
       treelabel report --truth test.jsonl --predictions predictions.jsonl -o report.html --no-texts
@@ -58,6 +63,8 @@ def report(
     require_packages()
     files = results or []
     systems: dict[str, Any]
+    if truth is None and files and is_model_folder(files[0]):
+        truth, files = truth_and_systems(files)
     if truth is None:
         from treelabel.experiment.results import Results
         from treelabel.experiment.stored_scores import load_stored_scores
@@ -70,7 +77,7 @@ def report(
     else:
         chosen = _chosen_files(scores or [], files, predictions or [])
         o.check_output(output, force, truth, train, rule, *chosen)
-        shown, training, systems = read_judged(truth, train, chosen, read)  # type: ignore[assignment]
+        shown, training, systems = read_judged(truth, train, chosen, read, rule, require_signature)  # type: ignore[assignment]
     has_texts = not no_texts and any(shown.texts)
     write_report(
         output, shown, systems, train=training, rule=rule, texts=has_texts, title=title, figures=figures, seed=seed

@@ -82,7 +82,7 @@ def _queue(
 
     loaded = load_model(model, require_signature)
     h, sep = loaded.hierarchy_, read.label_sep or LABEL_SEPARATOR
-    data = read.read(texts, taxonomy=h, need_labels=False)
+    data = read.like(loaded, texts).read(texts, taxonomy=h, need_labels=False)
     result = look(loaded, data, precision, alternatives)
     paths = decode(h, result.suggestions, paths=True)
     rows = [
@@ -136,7 +136,8 @@ def _apply(
     hierarchy = None if read.taxonomy is None else read_taxonomy(read.taxonomy, root=read.root)
     if model is not None:
         hierarchy = load_model(model, require_signature).hierarchy_
-    options = ReadOptions(read.encoding, read.options()["delimiter"], quotes=read.quotes, limits=read.limits)
+    asked = read.options()
+    options = ReadOptions(asked["encoding"], asked["delimiter"], quotes=asked["quotes"], limits=read.limits)
     result = read_queue(queue, hierarchy, accepted, read.label_sep or LABEL_SEPARATOR, options)
     counts = (
         f"{result.labelled:,} labelled, {result.confirmed:,} confirmed, {result.accepted:,} accepted, "

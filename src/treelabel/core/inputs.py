@@ -1,5 +1,6 @@
 """Opening files to read: regular files only, decompressed by the ending, line by line, within limits."""
 
+import codecs
 import errno
 import hashlib
 import os
@@ -28,6 +29,8 @@ MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 BUFFER = 1 << 18
+# How much of a file is looked at to tell whether it is UTF-8.
+HEAD_BYTES = 1 << 18
 # Lines come in pieces of at most this size, so that a line is found to be too long before it is in memory.
 PIECE = 1 << 20
 NEWLINE, RETURN = b"\n"[0], b"\r"[0]
@@ -44,6 +47,22 @@ def suffixes(path: Path) -> tuple[str, str | None]:
     if compression is not None:
         endings.pop()
     return (endings[-1] if endings else ""), compression
+
+
+def is_utf8(path: Path) -> bool:
+    """Return whether the first bytes of a file are text in UTF-8 that is no ASCII, which no other encoding looks like.
+
+    Standard input, whose beginning cannot be read twice, is taken as it comes.
+    """
+    if path == STANDARD or not path.is_file():
+        return False
+    with open_input(path) as stream:
+        head = stream.read(HEAD_BYTES)
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return not head.isascii()
 
 
 def existing_file(path: str | Path) -> Path:

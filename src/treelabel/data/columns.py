@@ -99,6 +99,11 @@ class Columns:
         }
         return summary if self.group is None else summary | {"group": self.group}
 
+    def reading(self) -> dict[str, list[str]]:
+        """Return the columns that are read, as options of `read` for files of the same shape."""
+        columns = {"text": self.text, "labels": self.labels, "id": () if self.id is None else (self.id,)}
+        return {what: list(names) for what, names in columns.items() if names}
+
     def names(self) -> frozenset[str]:
         """Return the names of the columns that hold texts, labels and ids."""
         return frozenset({*self.text, *self.labels, *([self.id] if self.id is not None else [])})
@@ -123,10 +128,11 @@ class ColumnChoice:
 
     def is_clear(self, columns: Sequence[str]) -> bool:
         """Return whether names alone say which columns to read, so that none of the others has to be looked at."""
-        text, labels = self._by_name("text", columns), self._by_name("labels", columns)
-        return (bool(text) or not self.need_text) and (bool(labels) or not self.need_labels)
+        text, labels, ids = (self._by_name(what, columns) for what in ("text", "labels", "id"))
+        is_known = (bool(text) or not self.need_text) and (bool(labels) or not self.need_labels)
+        return is_known and (bool(ids) or {*columns} <= {*text, *labels})
 
-    def _by_name(self, what: Literal["text", "labels", "id"], columns: Sequence[str]) -> tuple[str, ...]:
+    def _by_name(self, what: str, columns: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of what was asked for, or was usual, or has a name that leaves no doubt."""
         asked = getattr(self, what)
         if asked is not None:
@@ -134,7 +140,9 @@ class ColumnChoice:
         usual = tuple(self.usual.get(what, ()))
         if usual and all(name in columns for name in usual):
             return usual
-        return _guess(CLEAR_TEXT_NAMES, columns) if what == "text" else _guess_labels(columns)
+        if what == "labels":
+            return _guess_labels(columns)
+        return _guess(CLEAR_TEXT_NAMES if what == "text" else ID_NAMES, columns)
 
     def among(self, columns: Sequence[str], where: str, table: pa.Table | None = None) -> Columns:
         """Choose the columns that were asked for, and guess the others by their names, or by what they hold.
@@ -172,7 +180,10 @@ class ColumnChoice:
 
     def _usual(self, what: str, columns: Sequence[str]) -> tuple[str, ...] | None:
         usual = tuple(self.usual.get(what, ()))
-        return usual if usual and all(name in columns for name in usual) else None
+        missing = [name for name in usual if name not in columns]
+        if missing and getattr(self, what) is None:
+            LOG.info("no column %s, which held the %s when the model was trained", quote(missing[0]), what)
+        return usual if usual and not missing else None
 
     def _text(self, columns: Sequence[str], where: str, contents: Sequence[ColumnContent]) -> tuple[str, ...]:
         text = _requested(self.text, columns, where, "text") or self._usual("text", columns)
@@ -195,7 +206,8 @@ class ColumnChoice:
 
     def _labels(self, columns: Sequence[str], where: str, contents: Sequence[ColumnContent]) -> tuple[str, ...]:
         labels = _requested(self.labels, columns, where, "labels") if self.need_labels else None
-        labels = labels or self._usual("labels", columns) or _guess_labels(columns)
+        usual = self._usual("labels", columns) if self.need_labels else None
+        labels = labels or usual or _guess_labels(columns)
         if labels:
             return labels
         candidates = find_labels(contents) if self.need_labels else []

@@ -94,8 +94,9 @@ class DataFile:
             nodes = np.append(nodes, find_nodes(hierarchy, new, lines, self.sep, problems, self.sibling))
             data, left_out = batch.dataset(hierarchy, nodes)
             problems.skipped += left_out
-            choices = {} if reader.columns is None else reader.columns.summary()
-            yield replace(data, choices=choices, group=self.choice.group)
+            chosen = reader.columns
+            about = ({}, {}) if chosen is None else (chosen.summary(), chosen.reading())
+            yield replace(data, choices=about[0], reading=about[1], group=self.choice.group)
         problems.conclude(reader.count)
 
     def _reader(self, problems: Problems, extra: Extra, title: str | None = None) -> DocumentReader:

@@ -113,7 +113,8 @@ class Dataset(LabelledTexts):
     where the hierarchy comes from. `group` names the further column that tells which documents belong together (one
     customer, one source, copies of one text) and must not be divided between training and test; `groups` are its
     values. `lines` tells the line (or row) of the file on which each document begins, for messages. Make one with
-    `treelabel.read` or `Dataset.of`.
+    `treelabel.read` or `Dataset.of`. `reading` has the options of `read` for other files of the same
+    shape: columns, separators, encoding; a model remembers them.
 
     >>> ds = Dataset.of(["woof", "meow"], [["dog"], ["cat"]], Hierarchy.from_paths(["pet > dog", "pet > cat"]))
     >>> ds
@@ -131,6 +132,7 @@ class Dataset(LabelledTexts):
     choices: Mapping[str, str] = field(default_factory=dict)
     group: str | None = None
     lines: LongArray | None = None
+    reading: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if sparse.issparse(self.labels):
@@ -206,9 +208,8 @@ class Dataset(LabelledTexts):
             ids, texts = self.ids.take(picked), self.texts.take(picked)
         features = None if self.features is None else self.features[picked]
         lines = None if self.lines is None else self.lines[picked]
-        return Dataset(
-            ids, texts, self.labels[picked], self.hierarchy, columns, features, self.choices, self.group, lines
-        )
+        labels = self.labels[picked]
+        return replace(self, ids=ids, texts=texts, labels=labels, extra=columns, features=features, lines=lines)
 
     def batches(self, size: int = 4096) -> Iterator["Dataset"]:
         """Yield consecutive parts of at most `size` documents."""
@@ -231,6 +232,12 @@ class Dataset(LabelledTexts):
     def is_hierarchy_of_labels(self) -> bool:
         """Whether the hierarchy was made of the labels themselves, for want of a taxonomy."""
         return self.choices.get("hierarchy") == MADE_OF_LABELS
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """The names of the columns that hold the levels of the hierarchy, if data have them."""
+        columns = self.reading.get("labels", ())
+        return tuple(columns) if len(columns) > 1 else ()
 
     def names(self) -> list[list[str]]:
         """Return the labels of each document by name."""

@@ -1,7 +1,7 @@
 """Read a data file into a Dataset: in batches, naming file and line of whatever is wrong."""
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +23,8 @@ from treelabel.hierarchy.label_ids import Label, UnknownLabelError, find_label
 from treelabel.hierarchy.separators import guess_separator, offer_separator
 
 LOG = logging.getLogger(__name__)
+# What need not be remembered of reading, as it is so by default.
+_USUAL = {"encoding": "utf-8", "header": True, "quotes": True, "lists": "labels"}
 
 
 def read(
@@ -47,6 +49,7 @@ def read(
     progress: bool | None = None,
     group: str | None = None,
     sheet: str | None = None,
+    usual: Mapping[str, Sequence[str]] | None = None,
 ) -> Dataset:
     """Read a file of texts with labels; any format in `FORMATS`, also compressed (.gz, .zst, .bz2).
 
@@ -92,6 +95,8 @@ def read(
         The column that tells which documents belong together (a customer, a source): see `Dataset.groups`.
     sheet : str, optional
         The sheet of an .xlsx file, by its name or its number from 1 on; by default the first.
+    usual : mapping, optional
+        The columns of "text", "labels" and "id" that are taken, before any guess, where the file has them.
 
     Returns
     -------
@@ -117,7 +122,7 @@ def read(
         raise TreelabelError(f"expected a taxonomy that is a file or a Hierarchy, found {describe_value(taxonomy)}")
     problems = Problems(file, on_error)
     options = ReadOptions(encoding, delimiter, header, quotes, None, limits, sheet)
-    choice = ColumnChoice(text, labels, id, label_sep, lists, need_text, need_labels, group)
+    choice = ColumnChoice(text, labels, id, label_sep, lists, need_text, need_labels, group, usual=usual or {})
     reader = DocumentReader(file, choice, options, format, problems, progress=progress)
     batches = list(reader.batches())
     if reader.columns is None or reader.source is None or not batches:
@@ -132,7 +137,10 @@ def read(
     problems.skipped += left_out
     problems.conclude(len(data))
     choices = reader.columns.summary() | dict(reader.source.choices) | known.choices
-    return replace(data, choices=choices, group=group)
+    how = {"encoding": encoding, "delimiter": delimiter, "header": header, "quotes": quotes, "sheet": sheet}
+    how |= {"sep": known.sep or sep, "label_sep": label_sep, "lists": lists, "format": format}
+    reading = {name: value for name, value in (reader.columns.reading() | how).items() if value != _USUAL.get(name)}
+    return replace(data, choices=choices, group=group, reading=reading)
 
 
 class Known(NamedTuple):

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,41 @@ from treelabel.hierarchy.label_matrices import (
 from treelabel.hierarchy.union import join_hierarchies, nodes_in, require_nodes_in
 from treelabel.rules.decisions import Decisions
 from treelabel.scores.score_matrix import Scores
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """Documents as a model answers them: their scores, and the decisions that it makes of these by its own rule.
+
+    `is_hierarchy_of_labels` says that labels which the model has never seen may be added to its hierarchy.
+    """
+
+    scores: Scores
+    decisions: Decisions
+    ids: Sequence[str] | None = None
+    is_hierarchy_of_labels: bool = False
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The hierarchy of the model."""
+        return self.scores.hierarchy
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __getitem__(self, rows: Any) -> "Answered":
+        """Select documents by slice or row numbers."""
+        ids = self.ids
+        if ids is not None:
+            ids = ids[rows] if isinstance(rows, slice) else [ids[row] for row in rows]
+        return Answered(self.scores[rows], self.decisions[rows], ids, self.is_hierarchy_of_labels)
+
+
+def judged_as(system: Any) -> dict[str, Any]:
+    """Return the arguments of `evaluate` for a system: its scores, its decisions, or both."""
+    if isinstance(system, Answered):
+        return {"scores": system.scores, "decisions": system.decisions}
+    return {"scores": system} if isinstance(system, Scores) else {"decisions": system}
 
 
 def common_hierarchy(*things: Any, train: Any = None) -> Hierarchy:

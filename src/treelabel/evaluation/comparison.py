@@ -8,7 +8,7 @@ from typing import Any
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray
-from treelabel.evaluation.alignment import common_hierarchy
+from treelabel.evaluation.alignment import common_hierarchy, judged_as
 from treelabel.evaluation.evaluator import evaluate
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.significance import (
@@ -24,7 +24,6 @@ from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.metrics.ranking import frequency_bins
 from treelabel.metrics.shared_formulas import label_f1
 from treelabel.rules.decisions import TunedRule
-from treelabel.scores.score_matrix import Scores
 
 STAR_LEVEL = 0.01
 # What stands in place of a rule where labels were given.
@@ -195,20 +194,18 @@ def compare(
     if names and names != "all":
         # Bins and the sign test look at counts of labels.
         names = list(dict.fromkeys([*([names] if isinstance(names, str) else names), "micro_f1"]))
-    results = []
-    for system in systems.values():
-        argument = {"scores": system} if isinstance(system, Scores) else {"decisions": system}
-        results.append(
-            evaluate(
-                truth,
-                **argument,
-                hierarchy=hierarchy,
-                rule=rule,
-                metrics=names,
-                train_frequencies=train_frequencies,
-                train_documents=train_documents,
-            )
+    results = [
+        evaluate(
+            truth,
+            **judged_as(system),
+            hierarchy=hierarchy,
+            rule=rule,
+            metrics=names,
+            train_frequencies=train_frequencies,
+            train_documents=train_documents,
         )
+        for system in systems.values()
+    ]
     return compare_results(dict(zip(systems, results, strict=True)), resamples=resamples, seed=seed)
 
 

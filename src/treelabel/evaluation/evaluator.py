@@ -89,7 +89,8 @@ def evaluate(
     context = replace(context, propensity=propensity, bin_edges=bin_edges)
     evaluator = Evaluator(h, metrics, rule=rule, context=context, keep_documents=keep_documents, on_error=on_error)
     evaluator.add_batch(evaluator.batch(true, decisions, scores, closed))
-    return replace(evaluator.result(), groups=getattr(truth, "groups", None))
+    names = getattr(truth, "level_names", ())
+    return replace(evaluator.result(), groups=getattr(truth, "groups", None), level_names=names)
 
 
 def _counts_under(hierarchy: Hierarchy, train_frequencies: Any, scores: Scores | None) -> Any:

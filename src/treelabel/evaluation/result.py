@@ -55,6 +55,8 @@ class Result:
     groups: tuple[str, ...] | None = None
     skipped: Mapping[str, str] = field(default_factory=dict)
     remarks: Remarks = field(default_factory=Remarks)
+    # What the levels of the hierarchy are called, from the top on, where data have a column for each.
+    level_names: tuple[str, ...] = ()
 
     @cached_property
     def values(self) -> dict[str, float]:
@@ -325,7 +327,7 @@ class Result:
     @property
     def headline(self) -> str:
         """What a person asks first: how many documents are right, exactly and by level; "" without decisions."""
-        return "" if self.coverage is None else self.coverage.headline()
+        return "" if self.coverage is None else self.coverage.headline(self.level_names)
 
     def table(self, intervals: bool = False) -> str:
         """Return the values as an aligned table, and the notes under it."""

@@ -13,7 +13,7 @@ from scipy import sparse
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.core.types import DoubleArray, LongArray
-from treelabel.evaluation.alignment import rows_by_id
+from treelabel.evaluation.alignment import Answered, rows_by_id
 from treelabel.evaluation.error_analysis import LabelTable, WrongDocuments
 from treelabel.evaluation.evaluator import Evaluator
 from treelabel.evaluation.result import Result
@@ -244,6 +244,7 @@ def _judge(
     table = LabelTable(hierarchy, None if train is None else train.closed) if question.by_label else None
     wrong = WrongDocuments(hierarchy) if question.errors else None
     groups: list[str] = []
+    level_names: tuple[str, ...] = ()
     has_label = is_decided = False
     for true, system in pairs:
         batch, p = _batch(judge, true, system, table is not None or wrong is not None)
@@ -253,21 +254,26 @@ def _judge(
         if wrong is not None:
             texts = true.texts if any(true.texts) else None
             wrong.add(list(true.ids), batch.closed_truth, batch.closed_decisions, texts, p)
+        level_names = getattr(true, "level_names", ())
         if question.keep_documents:
             groups += getattr(true, "groups", None) or ()
-        is_decided = isinstance(system, Scores)
+        is_decided = not isinstance(system, Predicted)
         has_label = has_label or is_decided or batch.decisions.nnz > 0
     if not has_label:
         warnings.warn(f"{where}: no document has a label", stacklevel=2)
-    return Judged(replace(judge.result(), groups=tuple(groups) or None), table, wrong)
+    result = replace(judge.result(), groups=tuple(groups) or None, level_names=level_names)
+    return Judged(result, table, wrong)
 
 
 def _batch(judge: Evaluator, true: Any, system: Any, with_decisions: bool) -> tuple[Batch, DoubleArray | None]:
     """Return documents to judge, and the probability of the surest label that each got."""
-    if not isinstance(system, Scores):
+    if isinstance(system, Predicted):
         return judge.batch(true.labels, system.labels, None), system.p
-    decisions = judge.decide(system, true.labels) if with_decisions else None
-    batch = judge.batch(true.labels, decisions, system)
+    if isinstance(system, Answered):
+        batch = judge.batch(true.labels, system.decisions, system.scores)
+    else:
+        decisions = judge.decide(system, true.labels) if with_decisions else None
+        batch = judge.batch(true.labels, decisions, system)
     if batch.input_decisions is None:
         return batch, None
     ends = judge.hierarchy.most_specific(batch.decisions)

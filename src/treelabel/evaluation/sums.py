@@ -135,8 +135,8 @@ class Coverage:
 
     `right[d]` documents have just their true labels down to depth d + 1, ancestors included; with the last depth, they
     are exactly right. `label` and `leaf` are shares. `all_documents` and `answered` are hp, hr and hf1 of all documents
-    and of those with a label: a document without one has 0 in all three (unless it has no true label either), which is what abstaining
-    costs. They are NaN without sums.
+    and of those with a label: a document without one has 0 in all three (unless it has no true label either), which is
+    what abstaining costs. They are NaN without sums.
     """
 
     documents: int

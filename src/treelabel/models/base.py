@@ -125,6 +125,7 @@ class Model(Classifier):
         self.hierarchy_, self.regime_, self.form_ = train.hierarchy, train.regime, train.form or LabelForm()
         self.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
         self.stopped_ = None
+        self.reading_ = dict(getattr(data, "reading", None) or {})
         self._record_evidence(train, self._fit(train))
         self.stopped_ = stop.reason
         return self

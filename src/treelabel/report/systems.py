@@ -10,7 +10,7 @@ import numpy as np
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray
 from treelabel.data.dataset import Dataset
-from treelabel.evaluation.alignment import common_hierarchy, in_order
+from treelabel.evaluation.alignment import common_hierarchy, in_order, judged_as
 from treelabel.evaluation.comparison import GIVEN
 from treelabel.evaluation.evaluator import evaluate
 from treelabel.evaluation.result import Result
@@ -129,8 +129,8 @@ def judge_systems(
     h = common_hierarchy(*systems.values(), truth, train=train)
     results = []
     for name, given in systems.items():
-        scores = in_order(truth, given, name) if isinstance(given, Scores) else None
-        judged: dict[str, Any] = {"decisions": given} if scores is None else {"scores": scores}
+        judged = judged_as(in_order(truth, given, name))
+        scores = judged.get("scores")
         metrics = [*DECISION_METRICS, *(() if scores is None else SCORE_METRICS)]
         result = evaluate(truth, **judged, hierarchy=h, rule=rule, metrics=metrics, train_frequencies=train)
         results.append(ReportSystem(str(name), result, scores, resamples, seed))

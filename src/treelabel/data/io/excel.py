@@ -17,7 +17,7 @@ from treelabel.core.errors import TreelabelError, quote, require_extra, some
 from treelabel.core.inputs import suffixes
 from treelabel.data.io.cells import label_cell, value_cell
 from treelabel.data.io.format import Problem, ReadOptions, Record, TableSource, WriteOptions, parts_of
-from treelabel.data.io.sheets import MOST_ROWS, column_letters, open_sheet
+from treelabel.data.io.sheets import ERRORS, MOST_ROWS, column_letters, open_sheet
 
 LOG = logging.getLogger(__name__)
 # Titles and notes may stand above a table; this many rows are looked at to find where it begins.
@@ -208,6 +208,9 @@ def _storable(sheet: Any, value: Any, path: Path, number: int) -> Any:
             f"{path}: row {number:,} has a text of {len(value):,} characters, and a cell of Excel holds "
             f"{MOST_CHARACTERS:,}; write .csv, .jsonl or .parquet"
         )
+    if text in ERRORS:
+        # Not the error of a formula: its first character by its number.
+        text = f"_x0023_{text[1:]}"
     if text[:1] not in ("=", "#", "+", "-", "@", "\t"):
         return text
     cell = WriteOnlyCell(sheet, text)

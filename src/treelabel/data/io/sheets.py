@@ -143,7 +143,7 @@ def _rows(sheet: Sheet, source: Any, limits: Limits) -> Iterator[tuple[int, list
         if limits.exceeds("columns", len(values)):
             raise TreelabelError(f"{path}:{number}: {len(values):,} columns; {limits.hint('columns')}")
         cells = [cell_text(value) for value in values]
-        _note_missing(sheet, number, cells, next(formulas, ()))
+        _note_missing(sheet, number, cells, values, next(formulas, ()))
         is_empty = not any(map(str.strip, cells))
         _fill_merged(number, cells, merged, open_merges)
         if any(limits.exceeds("line", len(cell)) for cell in cells):
@@ -210,14 +210,16 @@ def _fill_merged(
             is_open[column] = last, cells[column]
 
 
-def _note_missing(sheet: Sheet, number: int, cells: list[str], formulas: tuple[Any, ...]) -> None:
-    """Note formulas without a value, and errors, which become empty cells."""
+def _note_missing(
+    sheet: Sheet, number: int, cells: list[str], values: tuple[Any, ...], formulas: tuple[Any, ...]
+) -> None:
+    """Note formulas without a value, and errors, which become empty cells; a text that reads like one is encoded."""
     for column, cell in enumerate(cells):
         formula = formulas[column] if column < len(formulas) else None
         is_formula = not isinstance(formula, str) or formula.startswith("=")
         if not cell and formula is not None and is_formula:
             sheet.without_value.append(f"{column_letters(column)}{number}")
-        elif cell in ERRORS:
+        elif values[column] in ERRORS:
             sheet.with_error.append(f"{column_letters(column)}{number}")
             cells[column] = ""
 

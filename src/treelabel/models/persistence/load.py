@@ -91,6 +91,7 @@ def _load(where: Path, require_signature: str | Path | None, settings: dict[str,
         h = model.hierarchy_ = hierarchy_from_json(text, str(where / HIERARCHY))
         h.require_same(stored.fingerprint, "what the model has learned")
         model.regime_, model.evidence_, model.form_ = stored.regime, stored.evidence, stored.form
+        model.reading_ = stored.reading
         model.rule_, model.stop_nodes_ = _known_rule(stored.rule), _stop_nodes(stored.stop_nodes, h)
         schema = model.schema(stored.learned)
         names = (HIERARCHY, ARRAYS, PROFILE, *schema.file_names)

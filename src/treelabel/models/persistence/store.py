@@ -49,6 +49,8 @@ class ModelDescription(JsonRecord):
     fingerprint: str
     learned: dict[str, Any]
     profile: ProfileMeans
+    # How the training file was read, for files of the same shape: options of `read`.
+    reading: dict[str, str | bool | list[str]]
     sha256: dict[str, str]
 
 
@@ -73,6 +75,7 @@ class StorableModel(Settings, ABC):
     stop_nodes_: IntArray
     form_: LabelForm
     profile_: Profile
+    reading_: dict[str, Any]
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], Arrays]:
@@ -192,6 +195,7 @@ def _write(model: StorableModel, folder: Path) -> None:
         model.hierarchy_.fingerprint,
         values,
         model.profile_.means(),
+        model.reading_,
         {file.name: file_sha256(file) for file in sorted(folder.iterdir())},
     )
     stored = json.dumps(asdict(description), indent=2, ensure_ascii=False)

@@ -1,0 +1,145 @@
+"""A model judged on a file in one command, and read as its training data were: no option is said twice."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.helpers import Run
+from treelabel import evaluate, load_model, read
+
+PLACES = ["south", "north", "west", "east", "city", "coast"]
+WORDS = {
+    ("animal", "dog"): ["bark", "leash", "puppy", "bone"],
+    ("animal", "cat"): ["purr", "whisker", "kitten", "mouse"],
+    ("plant", "tree"): ["oak", "branch", "leaf", "forest"],
+    ("plant", "moss"): ["damp", "rock", "spore", "shade"],
+}
+
+
+def write_rows(file: Path, seed: int, count: int, encoding: str = "cp1252", unseen: str | None = None) -> Path:
+    rng = np.random.default_rng(seed)
+    with file.open("w", newline="", encoding=encoding) as stream:
+        writer = csv.writer(stream, delimiter=";")
+        writer.writerow(["case", "remark", "kingdom", "kind", "place"])
+        for row in range(count):
+            kingdom, kind = list(WORDS)[rng.integers(4)]
+            words = [*rng.choice(WORDS[kingdom, kind], 3), "für", str(rng.integers(1000))]
+            kind = unseen if unseen is not None and row % 5 == 0 else kind
+            writer.writerow([f"r{row}", " ".join(words), kingdom, kind, PLACES[rng.integers(6)]])
+    return file
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("shop")
+    write_rows(home / "train.csv", 0, 200)
+    write_rows(home / "test.csv", 1, 60)
+    write_rows(home / "unseen.csv", 2, 50, unseen="lichen")
+    return home
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Path:
+    how = {"text": "remark", "labels": ["kingdom", "kind"], "encoding": "cp1252"}
+    from treelabel import make_model
+
+    make_model("linear", ngram_range=(1, 1), char_ngram_range=None).fit(read(folder / "train.csv", **how)).save(
+        folder / "model"
+    )
+    make_model("most_frequent").fit(read(folder / "train.csv", **how)).save(folder / "usual")
+    return folder / "model"
+
+
+def test_a_model_remembers_how_its_data_were_read(model: Path) -> None:
+    loaded = load_model(model)
+    assert loaded.reading_ == {
+        "text": ["remark"],
+        "labels": ["kingdom", "kind"],
+        "id": ["case"],
+        "encoding": "cp1252",
+    }
+    assert "für" not in (model / "model.json").read_text(encoding="utf-8")
+
+
+def test_evaluate_takes_a_model_and_a_file(folder: Path, model: Path, run: Run) -> None:
+    code, shown, _ = run("evaluate", str(model), str(folder / "test.csv"), "--json")
+    assert code == 0
+    stored = json.loads(shown)
+    loaded = load_model(model)
+    test = read(folder / "test.csv", text="remark", labels=["kingdom", "kind"], encoding="cp1252")
+    expected = evaluate(
+        test, scores=loaded.score(test), rule=loaded.default_rule, train_frequencies=loaded.profile_.frequencies
+    )
+    assert stored["values"]["hf1"] == expected["hf1"]
+    assert stored["rule"] == loaded.default_rule
+    exact = round(expected["subset_accuracy"] * 60)
+    assert stored["coverage"]["exactly_right"] == exact
+    code, shown, _ = run("evaluate", str(model), str(folder / "test.csv"))
+    assert shown.startswith(f"{exact} of 60 exactly right")
+    assert "in the right kingdom (level 1)" in shown.splitlines()[0]
+
+
+def test_labels_that_training_never_saw_are_counted_and_named(folder: Path, model: Path, run: Run) -> None:
+    code, shown, _ = run("evaluate", str(model), str(folder / "unseen.csv"))
+    assert code == 0
+    assert "10 of 50 documents" in shown
+    assert "lichen'" in shown
+    exact = int(shown.split(" of 50 exactly right")[0])
+    assert exact <= 40
+
+
+@pytest.mark.parametrize("command", ["predict", "score", "drift", "review"])
+def test_other_commands_need_no_options_either(
+    folder: Path, model: Path, run: Run, tmp_path: Path, command: str
+) -> None:
+    output = {"score": ["-o", str(tmp_path / "s.npz")], "review": ["-o", str(tmp_path / "queue.csv")]}
+    code, shown, told = run(command, str(model), str(folder / "test.csv"), *output.get(command, []))
+    assert code in (0, 3), told
+    if command == "predict":
+        assert json.loads(shown.splitlines()[0])["id"] == "r0"
+
+
+def test_a_file_that_differs_is_read_by_guessing_and_it_is_said(
+    folder: Path, model: Path, run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "other.csv"
+    file.write_text("text\npurr whisker\n")
+    code, shown, told = run("predict", str(model), str(file))
+    assert code == 0
+    assert '"cat"' in shown
+    assert "no column 'remark', which held the text when the model was trained" in told
+
+
+def test_utf8_is_not_taken_for_another_encoding(model: Path, run: Run, tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "new.csv", 3, 20, "utf-8")
+    code, _, told = run("evaluate", str(model), str(file))
+    assert code == 0
+    assert "is UTF-8, not cp1252" in told
+
+
+def test_foreign_labels_are_refused(model: Path, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "foreign.csv"
+    file.write_text("case;remark;kingdom;kind\n1;purr;X;Y\n")
+    code, _, told = run("evaluate", str(model), str(file))
+    assert code == 2
+    assert "the model knows none of the 1 labels" in told
+
+
+def test_models_are_compared_on_a_file(folder: Path, model: Path, run: Run) -> None:
+    code, shown, told = run("compare", str(model), str(folder / "usual"), str(folder / "test.csv"), "--resamples", "50")
+    assert code == 0, told
+    assert shown.splitlines()[0].split() == ["model", "usual"]
+    code, _, told = run("compare", str(model), str(folder / "usual"))
+    assert code == 2
+    assert "expected a data file with the true labels last" in told
+
+
+def test_reports_take_models(folder: Path, model: Path, run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "report.html"
+    code, _, told = run("report", str(model), str(folder / "usual"), str(folder / "test.csv"), "-o", str(page))
+    assert code == 0, told
+    assert "exactly right" in page.read_text()
