@@ -3,12 +3,13 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.helpers import Run
-from treelabel import evaluate, load_model, read
+from treelabel import evaluate, load_model, make_model, read
 
 PLACES = ["south", "north", "west", "east", "city", "coast"]
 WORDS = {
@@ -43,9 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Path:
-    how = {"text": "remark", "labels": ["kingdom", "kind"], "encoding": "cp1252"}
-    from treelabel import make_model
-
+    how: dict[str, Any] = {"text": "remark", "labels": ["kingdom", "kind"], "encoding": "cp1252"}
     make_model("linear", ngram_range=(1, 1), char_ngram_range=None).fit(read(folder / "train.csv", **how)).save(
         folder / "model"
     )

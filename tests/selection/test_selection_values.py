@@ -12,8 +12,9 @@ from treelabel import Hierarchy, Scores
 from treelabel.calibration.candidates import CandidateIsotonic, CandidateSoftmax
 from treelabel.hierarchy import label_matrix
 from treelabel.models.model_inputs import training_of
+from treelabel.rules.registry import describe_rule
 from treelabel.selection.default_rule import RuleTrial, choose_rule, judge_most_frequent, standard_error
-from treelabel.selection.evidence import Evidence, HeldOut, decide_by_evidence, shorten_rule
+from treelabel.selection.evidence import Evidence, HeldOut, decide_by_evidence
 from treelabel.selection.feature_choice import is_worth_it, merge_singles, shape_of
 from treelabel.selection.held_out import candidate_loss, draw_folds, hold_out, log_loss, log_losses
 
@@ -184,8 +185,10 @@ def test_better_than_the_most_frequent_is_by_an_interval_of_95_percent(f1: float
 
 
 def test_long_rules_are_cut_at_sixty_letters() -> None:
-    assert shorten_rule("x" * 60) == "x" * 60
-    assert shorten_rule("x" * 61) == "x" * 57 + "..."
+    counts = ", ".join(["0.25"] * 5)
+    assert describe_rule("optimal:samples_f1") == "the labels, as many as raise the expected F1 (optimal:samples_f1)"
+    assert describe_rule(f"optimal:samples_f1(counts=[{counts}])").endswith("F1 (optimal:samples_f1(...))")
+    assert describe_rule("threshold@0.3") == "nodes with a score of at least t (threshold@0.3)"
 
 
 # Features

@@ -12,6 +12,10 @@ from types import FrameType
 
 from treelabel.cli.process import INTERRUPTED, TERMINATED, Terminated, open_standard_files, start_quickly
 from treelabel.core.errors import LONGEST_MESSAGE, TreelabelError, printable, shorten
+from treelabel.core.progress import QUIET, is_quiet
+
+# Options of every command, which may stand anywhere in the line.
+ANYWHERE = ("--debug", "--quiet", "-q")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -19,8 +23,10 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         open_standard_files()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in words
-    words = [word for word in words if word != "--debug"] or ["--help"]
+    debug, quiet = "--debug" in words, bool({"--quiet", "-q"} & {*words})
+    words = [word for word in words if word not in ANYWHERE] or ["--help"]
+    if quiet:
+        os.environ[QUIET] = "1"
     if arguments is None:
         signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -46,7 +52,7 @@ def _run(arguments: list[str], debug: bool) -> int:
     from treelabel.cli.app import app
     from treelabel.core.compilation import compilation
 
-    with _shown_notes(), compilation.announce(_say):
+    with _shown_notes(), compilation.announce(lambda message: is_quiet() or _say(message)):
         try:
             result = app(arguments, prog_name="treelabel", standalone_mode=False)
         except SystemExit:
@@ -112,7 +118,7 @@ class _Notes(logging.Handler):
 
     def show(self, message: Warning | str, *_: object, **__: object) -> None:
         """Write a warning."""
-        if str(message) not in self._said:
+        if str(message) not in self._said and not is_quiet():
             self._said.add(str(message))
             _say(f"note: {message}")
 

@@ -7,6 +7,7 @@ import typer
 import treelabel
 from treelabel.cli.audit import audit
 from treelabel.cli.bench import bench, tables
+from treelabel.cli.command import Command
 from treelabel.cli.data import convert, inspect, sample, split
 from treelabel.cli.decide import decide, rules, tune
 from treelabel.cli.demo import demo
@@ -23,7 +24,6 @@ from treelabel.cli.update import update
 
 app = typer.Typer(
     name="treelabel",
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -39,10 +39,13 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def treelabel_command(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print it.")
     ] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error (anywhere in the line).")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print results and errors only, no notes (anywhere in the line).")
     ] = False,
 ) -> None:
     """Put texts into a hierarchy of labels, and say honestly how good it is at it."""
@@ -54,4 +57,4 @@ _DECISIONS = (decide, tune, evaluate, compare, review, drift, report)
 _REGISTRIES = (metrics, rules, models, encoders)
 _STUDIES = (bench, sweep, tables, demo)
 for command in (*_DATA, *_MODELS, *_DECISIONS, *_REGISTRIES, *_STUDIES):
-    app.command()(command)
+    app.command(cls=Command)(command)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from treelabel.core.errors import printable
+from treelabel.core.progress import is_quiet
 
 if TYPE_CHECKING:
     from treelabel.data.checks.finding import Finding
@@ -31,7 +32,8 @@ def print_json(value: Any) -> None:
 
 def print_note(message: str) -> None:
     """Print what a user should know, in one line of standard error."""
-    typer.echo(printable(f"treelabel: note: {message}"), err=True)
+    if not is_quiet():
+        typer.echo(printable(f"treelabel: note: {message}"), err=True)
 
 
 def print_lines(lines: Iterable[str]) -> None:

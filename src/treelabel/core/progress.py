@@ -1,9 +1,18 @@
-"""A progress bar on a terminal, and nothing in a pipe."""
+"""A progress bar on a terminal, and nothing in a pipe, or where quiet is asked for."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
+
+# Set by --quiet, for child processes too.
+QUIET = "TREELABEL_QUIET"
+
+
+def is_quiet() -> bool:
+    """Return whether only results and errors are wanted: no notes, and no progress bar that nobody asked for."""
+    return bool(os.environ.get(QUIET))
 
 
 class Done(Protocol):
@@ -37,7 +46,7 @@ def progress_bar(title: str, total: int | None, show: bool | None = None) -> Ite
     ...     done(50)
     ...     done(80, "loss 0.25")
     """
-    if not (sys.stderr.isatty() if show is None else show):
+    if not (sys.stderr.isatty() and not is_quiet() if show is None else show):
         yield lambda done, note="": None
         return
     from rich.console import Console

@@ -23,6 +23,8 @@ from treelabel.rules import optimal_nodes as nodes
 
 # Settings that are not the user's to write: they come from training data.
 FROM_TRAINING = ("information", "frequencies")
+# A rule with long lists of numbers is shown by its name.
+MOST_SHOWN = 40
 # Settings that every rule has.
 COMMON: dict[str, Any] = {"closed": True, "unknown": None}
 
@@ -107,9 +109,9 @@ def _setting_text(value: Any) -> str:
 _PATH, _PATH_OR_NONE = "one true path", "one true path, or none: what top labels lack of 1"
 _ANY, _COINS, _COUNTS = "any truth", "independent labels", "many documents"
 _PER_LEVEL = "the node with the largest score at each depth, on one path or not"
-_HF1 = "the set with the largest expected hierarchical F1; counts: see samples_f1"
+_HF1 = "the labels, as many as raise the expected hierarchical F1; counts: see samples_f1"
 _LEVELS = "the path with the largest sum of scores, by level"
-_SAMPLES = "the set with the largest expected F, many labels; counts=[...]: weights of 0, 1, 2, ... true paths"
+_SAMPLES = "the labels, as many as raise the expected F1; counts=[...]: weights of 0, 1, 2, ... true paths"
 _ASCENT = "exactly k (at_most=true: up to k), by block coordinate ascent"
 _BINNED = "the same for the mean over bins of training frequency"
 
@@ -198,6 +200,18 @@ def find_rule(text: str, settings: Mapping[str, Any] = MappingProxyType({})) -> 
             asked[key] = value
     chosen = {key: value for key, value in asked.items() if _is_allowed(text, row, key, value)}
     return RuleSpec(row, chosen)
+
+
+def describe_rule(text: str) -> str:
+    """Say what a rule does in words, with its name, for people.
+
+    >>> describe_rule("best_leaf"), describe_rule("threshold@0.3")
+    ('the leaf with the largest score (best_leaf)', 'nodes with a score of at least t (threshold@0.3)')
+    """
+    spec = find_rule(text)
+    words = re.split(r"; | \(one", spec.rule.help)[0]
+    shown = str(spec) if len(str(spec)) <= MOST_SHOWN else f"{spec.rule.name}(...)"
+    return f"{words} ({shown})"
 
 
 def _main_setting(row: Rule, name: str, number: str, text: str) -> dict[str, float]:

@@ -11,7 +11,7 @@ from treelabel.core.validation import Between, JsonRecord
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.hierarchy.labelled_texts import Regime, regime_of, usual_regime
-from treelabel.rules.registry import DEFAULT_RULES
+from treelabel.rules.registry import DEFAULT_RULES, describe_rule
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.default_rule import ChosenRule, RuleTrial, choose_rule, judge_most_frequent
 
@@ -144,21 +144,19 @@ class Evidence(JsonRecord):
             parts.append(
                 f"held out ({self.documents:,} documents, judged before they were learned): "
                 f"{name} {result.exact:.3f} ± {error:.3f}, "
-                f"hF1 {result.f1:.3f} ± {STANDARD_ERRORS * result.standard_error:.3f}, by {shorten_rule(rule)}"
+                f"hF1 {result.f1:.3f} ± {STANDARD_ERRORS * result.standard_error:.3f}, by {describe_rule(rule)}"
             )
             usual = self.compare_with_most_frequent(rule)
             parts += [usual] if usual else []
         if self.trials:
+            least = min(trial.loss for trial in self.trials)
+            why = {False: " (chosen: what is larger gains too little to be sure of it)", True: " (chosen)"}
             tried = ", ".join(
-                f"{trial.settings} {trial.loss:.3f}{' (chosen)' if trial.chosen else ''}" for trial in self.trials
+                f"{trial.settings} {trial.loss:.3f}{why[trial.loss == least] if trial.chosen else ''}"
+                for trial in self.trials
             )
             parts.append(f"tried (log loss of a sample): {tried}")
         return "; ".join(parts)
-
-
-def shorten_rule(rule: str, most: int = 60) -> str:
-    """Return a rule without a long list of numbers."""
-    return rule if len(rule) <= most else f"{rule[: most - 3]}..."
 
 
 def decide_by_evidence(
