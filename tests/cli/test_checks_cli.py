@@ -146,7 +146,7 @@ def test_labels_that_training_does_not_have_are_findings(tmp_path: Path, run: Ru
     ended = run("inspect", test, *named, "--fix", tmp_path / "fixed.csv")
     assert ended.code == 0, ended.err
     assert "labels have no text in the training data" in ended.out
-    assert read(tmp_path / "fixed.csv").paths() == [["Pet > Dog"], ["Pet > Cat"], ["Farm > Cow"]]
+    assert (tmp_path / "fixed.csv").read_text() == "body,kind,sort\nbark,Pet,Dog\npurr,Pet,Cat\nmoo,Farm,Cow\n"
     put(tmp_path, "tax.tsv", "path\nPet > Dog\nPet > Cat\n")
     given = run("inspect", test, *named, "--taxonomy", tmp_path / "tax.tsv")
     assert given.code == 2

@@ -99,8 +99,12 @@ def inspect(
 def _inspect_documents(
     file: Path, read: o.ReadArguments, train: Path | None, fix: Path | None, force: bool, raw: bool, json: bool
 ) -> None:
+    from dataclasses import replace
+
     from treelabel.data.checks.registry import find_problems
     from treelabel.data.checks.repair import repair
+    from treelabel.data.checks.repair_file import repair_file
+    from treelabel.data.io.format import ReadOptions
     from treelabel.data.write import write
 
     # Labels that training does not have are findings.
@@ -108,10 +112,15 @@ def _inspect_documents(
     described, findings = data.describe(training), find_problems(data, training)
     done: list[str] = []
     if fix is not None:
-        repaired, done = repair(data, training)
-        written = write(repaired, fix, escape_formulas=not raw, overwrite=force)
-        taxonomy = f", and their hierarchy beside them ({written[1].name})" if written[1:] else ""
-        done = [*done, f"wrote {fix}: {len(repaired):,} of {len(data):,} documents{taxonomy}"]
+        repaired = repair(data, training)
+        asked = read.options()
+        how = ReadOptions(**{name: asked[name] for name in ("encoding", "delimiter", "header", "quotes", "sheet")})
+        changes = repair_file(file, fix, data, repaired, replace(how, limits=read.limits))
+        also = "" if changes is None else f", all else as it was; {changes} lists the changes"
+        if changes is None:
+            written = write(repaired.data, fix, escape_formulas=not raw, overwrite=force)
+            also = f", and their hierarchy beside them ({written[1].name})" if written[1:] else ""
+        done = [*repaired.done, f"wrote {fix}: {len(repaired.data):,} of {len(data):,} documents{also}"]
     if json:
         checked = {"choices": dict(data.choices), "findings": [finding.to_json() for finding in findings]}
         _print({**described.to_json(), **checked} | ({"fixed": done} if fix is not None else {}), [], json)

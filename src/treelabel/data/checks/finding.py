@@ -8,6 +8,7 @@ import numpy as np
 
 from treelabel.core.errors import quote
 from treelabel.core.types import LongArray
+from treelabel.data.checks.spelling import spelling_groups
 from treelabel.data.dataset import Dataset
 from treelabel.data.equal_texts import number_in_order, text_codes
 
@@ -73,8 +74,12 @@ class CheckInput:
 
     @cached_property
     def label_sets(self) -> LongArray:
-        """A number for the label set of each document, most specific labels alone: equal for equal sets."""
-        return label_set_numbers(self.data)
+        """A number for the label set of each document, most specific labels alone: equal for equal sets.
+
+        Spellings of one label are one: they have a finding of their own.
+        """
+        groups = spelling_groups(self.data.hierarchy) if self.data.is_hierarchy_of_labels else None
+        return label_set_numbers(self.data, groups)
 
     def where(self, row: int) -> str:
         """Return where a document stands in its file, as people look for it."""
@@ -115,10 +120,10 @@ def labels_of(data: Dataset, row: int) -> str:
     return " + ".join(quote(label, 60) for label in paths[:4]) or "no label"
 
 
-def label_set_numbers(data: Dataset) -> LongArray:
+def label_set_numbers(data: Dataset, groups: LongArray | None = None) -> LongArray:
     """Number the label sets of documents: equal sets, as most specific labels, have equal numbers.
 
-    Every node has 64 random bits, and a set the sum of those of its nodes.
+    Nodes of one group count as one. Every node has 64 random bits, and a set the sum of those of its nodes.
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "C"])
@@ -127,5 +132,6 @@ def label_set_numbers(data: Dataset) -> LongArray:
     """
     ends = data.hierarchy.most_specific(data.labels)
     bits = np.random.default_rng(0).integers(0, 1 << 62, len(data.hierarchy), np.int64)
+    bits = bits if groups is None else bits[groups]
     total = np.concatenate([[0], np.cumsum(bits[ends.indices], dtype=np.int64)])
     return number_in_order(total[ends.indptr[1:]] - total[ends.indptr[:-1]])

@@ -1,6 +1,8 @@
 """Repair what is safe to repair in a dataset: spellings of labels, empty texts, copies."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +15,23 @@ from treelabel.data.equal_texts import first_occurrences, text_codes
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import renumber_columns
 
+LabelPath = tuple[str, ...]
 
-def repair(data: Dataset, train: Dataset | None = None) -> tuple[Dataset, list[str]]:
+
+class Repaired(NamedTuple):
+    """A dataset that was repaired, what was done in sentences, and just what changed.
+
+    `removed` has the rows of the dataset before that were left out, with the reason; `renamed` the new path of labels
+    that got another spelling.
+    """
+
+    data: Dataset
+    done: list[str]
+    removed: Mapping[int, str] = {}
+    renamed: Mapping[LabelPath, LabelPath] = {}
+
+
+def repair(data: Dataset, train: Dataset | None = None) -> Repaired:
     """Return the dataset without what is surely wrong with it, and what was done, with counts.
 
     - Spellings of one label (case, spaces, HTML entities, Unicode forms) become the most frequent one, where the
@@ -33,18 +50,19 @@ def repair(data: Dataset, train: Dataset | None = None) -> tuple[Dataset, list[s
 
     Returns
     -------
-    (Dataset, list of str)
+    Repaired
 
     >>> data = Dataset.of(["a", "A", " ", "b"], ["x", "X ", "x", "X&amp;"], Hierarchy.flat(["x", "X ", "X&amp;"]))
-    >>> repaired, done = repair(replace(data, choices={"hierarchy": "made of the labels"}))
-    >>> repaired.names(), done[1:]
-    ([['x'], ['X&']], ['left out 1 document without text', 'left out 1 copy of a text with the same labels'])
+    >>> repaired = repair(replace(data, choices={"hierarchy": "made of the labels"}))
+    >>> repaired.data.names(), repaired.removed, repaired.renamed
+    ([['x'], ['X&']], {2: 'no text', 1: 'copy of an earlier text'}, {('X ',): ('x',), ('X&amp;',): ('X&',)})
     """
-    done: list[str] = []
+    united = Repaired(data, [])
     if data.is_hierarchy_of_labels and data.hierarchy.is_tree:
-        data, done = _unite_spellings(data, train)
+        united = _unite_spellings(data, train)
+    data, done = united.data, united.done
     if data.features is not None:
-        return data, done
+        return united
     codes = text_codes(data.texts)[0]
     empty = codes < 0
     same, _ = first_occurrences(codes, label_set_numbers(data))
@@ -56,10 +74,12 @@ def repair(data: Dataset, train: Dataset | None = None) -> tuple[Dataset, list[s
     if copies.any():
         done.append(f"left out {plural(int(copies.sum()), 'copy', 'copies')} of a text with the same labels")
     rest = np.flatnonzero(~empty & ~copies)
-    return (data if len(rest) == len(data) else replace(data[rest], choices=data.choices)), done
+    removed = dict.fromkeys(np.flatnonzero(empty).tolist(), "no text")
+    removed |= dict.fromkeys(np.flatnonzero(copies).tolist(), "copy of an earlier text")
+    return Repaired(data if len(rest) == len(data) else data[rest], done, removed, united.renamed)
 
 
-def _unite_spellings(data: Dataset, train: Dataset | None) -> tuple[Dataset, list[str]]:
+def _unite_spellings(data: Dataset, train: Dataset | None) -> Repaired:
     """Unite labels that are spellings of one under its most frequent name."""
     h = data.hierarchy
     groups = spelling_groups(h)
@@ -67,7 +87,7 @@ def _unite_spellings(data: Dataset, train: Dataset | None) -> tuple[Dataset, lis
     names = usual_spellings(h.names, groups, frequencies)
     # A name that cannot stand in a file stays as it is.
     if unprintable(names) is not None or [names[group] for group in groups.tolist()] == list(h.names):
-        return data, []
+        return Repaired(data, [])
     paths: list[tuple[str, ...]] = []
     for node, group in enumerate(groups.tolist()):
         above = () if h.parent[node] < 0 else paths[h.parent[node]]
@@ -79,4 +99,6 @@ def _unite_spellings(data: Dataset, train: Dataset | None) -> tuple[Dataset, lis
     rows = int(np.sum(data.closed.astype(np.int32) @ np.isin(np.arange(len(h)), changed).astype(np.int32) > 0))
     summary = f"gave {plural(len(changed), 'label', 'labels')} of {rows:,} documents another spelling: "
     summary += f"{len(h):,} labels are {len(united):,} now"
-    return replace(data, labels=moved, hierarchy=united), [summary]
+    old = (tuple(h.path_names(node)) for node in range(len(h)))
+    renamed = {before: after for before, after in zip(old, paths, strict=True) if before != after}
+    return Repaired(replace(data, labels=moved, hierarchy=united), [summary], {}, renamed)
