@@ -326,7 +326,7 @@ class Result:
 
     @property
     def headline(self) -> str:
-        """What a person asks first: how many documents are right, exactly and by level; "" without decisions."""
+        """How many documents are right, exactly and by level, in a sentence; "" without decisions."""
         return "" if self.coverage is None else self.coverage.headline(self.level_names)
 
     def table(self, intervals: bool = False) -> str:

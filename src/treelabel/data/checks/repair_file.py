@@ -36,7 +36,7 @@ COLUMNS = ("line", "column", "before", "after")
 
 @dataclass(frozen=True)
 class FileRepair:
-    """What to do to a file: lines whose document goes, and lines whose labels are spelled anew."""
+    """The repair of a file: lines whose document is left out, and lines whose labels are spelled anew."""
 
     removed: Mapping[int, str]
     respelled: frozenset[int]
