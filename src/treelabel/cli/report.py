@@ -79,9 +79,13 @@ def report(
         o.check_output(output, force, truth, train, rule, *chosen)
         shown, training, systems = read_judged(truth, train, chosen, read, rule, require_signature)  # type: ignore[assignment]
     has_texts = not no_texts and any(shown.texts)
-    write_report(
-        output, shown, systems, train=training, rule=rule, texts=has_texts, title=title, figures=figures, seed=seed
-    )
+    about: dict[str, Any] = {
+        "title": title,
+        "figures": figures,
+        "seed": seed,
+        "data": "" if truth is None else truth.name,
+    }
+    write_report(output, shown, systems, train=training, rule=rule, texts=has_texts, **about)
     print_written(output, figures)
 
 

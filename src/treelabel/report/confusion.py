@@ -34,12 +34,14 @@ class SiblingTable:
     """The children of a node (-1: the root) that are most confused: true ones in rows, predicted ones in columns.
 
     `counts` has in its diagonal the documents in which the child was found, elsewhere those of `sibling_counts`.
+    `siblings` counts all children of the node.
     """
 
     parent: int
     children: LongArray
     counts: LongArray
     total: int
+    siblings: int
 
 
 # Siblings
@@ -133,6 +135,7 @@ def sibling_tables(
     above = h.parent_idx[h.parent_ptr[1:] - 1][pairs.row]
     totals = np.bincount(above + 1, weights=pairs.data, minlength=len(h) + 1)
     tables = []
+    above_all, children_of = h.parent_idx, np.repeat(np.arange(len(h)), np.diff(h.parent_ptr))
     for place in np.argsort(-totals, kind="stable")[:most].tolist():
         if totals[place] == 0:
             break
@@ -143,7 +146,8 @@ def sibling_tables(
         children = np.sort(children[involved[children] > 0])
         table = counts[children][:, children].toarray()
         np.fill_diagonal(table, system.label_counts[children, 2])
-        tables.append(SiblingTable(place - 1, children, table, int(totals[place])))
+        siblings = len(np.unique(children_of[above_all == place - 1]))
+        tables.append(SiblingTable(place - 1, children, table, int(totals[place]), siblings))
     return tables
 
 

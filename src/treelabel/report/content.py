@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import combinations, islice
 from typing import Any
 
@@ -88,6 +89,9 @@ class Content:
     score_comparison: ComparisonTable | None
     pairs: list[Pair]
     reference: str
+    # What the documents are called, and the day of the report.
+    data: str = ""
+    date: str = ""
 
     @property
     def documents(self) -> int:
@@ -105,12 +109,13 @@ def make_content(
     note: str | None = None,
     resamples: int = 1000,
     seed: int = 0,
+    data: str = "",
 ) -> Content:
     """Judge systems, and gather all numbers of their report.
 
     Parameters
     ----------
-    truth, systems, train, rule, texts, title, note, seed
+    truth, systems, train, rule, texts, title, note, seed, data
         As for `write_report`.
     resamples : int
         Of the bootstrap.
@@ -126,7 +131,7 @@ def make_content(
     longest = min(LONGEST_TEXT, MOST_TEXT // (MOST_MISTAKES * len(judged)))
     several = len(judged) > 1
     return Content(
-        title=title if title is not None else "Classification report",
+        title=title if title is not None else _title(list(systems), data),
         notes=[*([] if note is None else [note]), *_notes(judged)],
         systems=judged,
         headlines=[name for name in HEADLINES if any(name in system.result.values for system in judged)],
@@ -139,7 +144,15 @@ def make_content(
         score_comparison=_compare_scores(judged, resamples, seed),
         pairs=_pairs(judged) if several else [],
         reference="the truth (no training data given)" if train is None else "training",
+        data=data,
+        date=f"{datetime.now():%-d %B %Y}",
     )
+
+
+def _title(systems: list[str], data: str) -> str:
+    """Call a report by its systems and its data."""
+    names = ", ".join(systems[:3]) + (" and others" if len(systems) > 3 else "")
+    return f"{names} on {data}" if data else f"Classification report: {names}"
 
 
 def _notes(systems: list[ReportSystem]) -> list[str]:

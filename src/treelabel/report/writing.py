@@ -29,6 +29,7 @@ def write_report(
     note: str | None = None,
     figures: str | Path | None = None,
     seed: int = 0,
+    data: str = "",
 ) -> None:
     """Write how good systems are and where they go wrong to one HTML file, which needs no network and no other file.
 
@@ -55,6 +56,8 @@ def write_report(
         A folder to write every figure to, as SVG, PNG and PDF.
     seed : int
         Seed of the bootstrap.
+    data : str
+        What the documents are called, such as the name of their file.
     """
     require_packages()
     from treelabel.report.content import make_content
@@ -62,7 +65,7 @@ def write_report(
     from treelabel.report.html import render
     from treelabel.report.pictures import write_figures
 
-    content = make_content(truth, systems, train, rule, texts, title, note, seed=seed)
+    content = make_content(truth, systems, train, rule, texts, title, note, seed=seed, data=data)
     drawn = drawings(content)
     page = render(content, drawn)
     with atomic_group():

@@ -22,7 +22,7 @@
   addEventListener("beforeprint", () => document.querySelectorAll("details.printed").forEach((one) => { one.open = true; }));
 
   const data = JSON.parse(document.getElementById("tree-data").textContent);
-  const CHUNK = 200, MOST_FOUND = 100;
+  const CHUNK = 200, MOST_FOUND = 100, MOST_WORST = 5, FEWEST_TRUE = 5;
   const size = data.names.length;
   const parentsOf = (node) => [].concat(data.parents[node]);
   const children = Array.from({ length: size + 1 }, () => []);
@@ -124,13 +124,18 @@
     for (let above = parentsOf(node).at(-1); above >= 0; above = parentsOf(above).at(-1)) path.unshift(above);
     return path;
   };
-  const open = (node) => {
+  // Opens the branches down to a label; a label that somebody asked for is shown and marked as found.
+  const open = (node, asked = true) => {
     let level = tree;
     const path = pathOf(node);
     path.forEach((step, depth) => {
       const inside = () => level.querySelector(`:scope > li[data-node="${step}"]`);
       if (!inside()) level.reveal(step);
       const element = inside();
+      if (depth === path.length - 1 && !asked) {
+        element.firstChild.classList.add("worst");
+        return;
+      }
       if (depth === path.length - 1) {
         tree.querySelectorAll(".found").forEach((one) => one.classList.remove("found"));
         element.firstChild.classList.add("found");
@@ -169,9 +174,21 @@
   let waiting;
   query.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(search, 120); });
   order.addEventListener("change", draw);
-  if (chosen) chosen.addEventListener("change", () => { draw(); search(); });
+  if (chosen) chosen.addEventListener("change", () => { draw(); openWorst(); search(); });
   document.getElementById("tree-close").addEventListener("click", draw);
+  // The leaves that most is lost on: lowest F1 among those with documents enough to tell.
+  const openWorst = () => {
+    const f1 = data.f1[at()], worst = [];
+    for (let node = 0; node < size; node++) {
+      if (!children[node + 1].length && data.true[node] >= FEWEST_TRUE && f1[node] >= 0 && f1[node] < 1000) worst.push(node);
+    }
+    worst.sort((one, two) => f1[one] - f1[two] || data.true[two] - data.true[one]);
+    worst.slice(0, MOST_WORST).forEach((node) => open(node, false));
+    const told = `The branches of the ${Math.min(MOST_WORST, worst.length)} labels with the lowest F1 are open, of those with at least ${FEWEST_TRUE} true documents.`;
+    document.getElementById("tree-worst").textContent = worst.length ? told : "";
+  };
   draw();
+  openWorst();
   if (data.left_out) {
     const told = `${count(data.left_out)} labels with the fewest documents are left out, to keep this file small.`;
     document.getElementById("tree-left-out").textContent = told;
