@@ -145,9 +145,7 @@ class Lexical(Model):
         self.calibration_ = self.calibration_.fit(evidence, held.labels)
         shown = np.random.default_rng(self.seed).permutation(len(held))[:MOST_SHOWN]
         p = self.calibration_.probabilities(sparse.csr_array(evidence[shown]))
-        return HeldOut(
-            Scores(train.hierarchy, p), held.labels[shown], None if held.groups is None else held.groups[shown]
-        )
+        return HeldOut.of(p, held[shown])
 
     def _compile(self, h: Hierarchy) -> None:
         """Compile the names of all labels."""

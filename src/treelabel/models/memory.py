@@ -169,8 +169,8 @@ class Memory(GrowingModel):
         held, groups = train[left], np.arange(len(train)) if train.groups is None else train.groups
         recalled = self._recall(rows[left], None if vectors is None else vectors[left], groups, groups[left])
         self._choose(recalled, held)
-        scores = Scores(train.hierarchy, self.calibration_.probabilities(self._evidence(recalled)))
-        return HeldOut(scores, held.labels, held.groups) if len(left) > 1 else None
+        p = self.calibration_.probabilities(self._evidence(recalled))
+        return HeldOut.of(p, held) if len(left) > 1 else None
 
     def _left_out(self, train: Training) -> LongArray:
         """Draw documents to look at; each is left out with its group alone, so that all of a small set can be."""

@@ -155,8 +155,7 @@ class Prototype(GrowingModel):
         label = min(labels, key=lambda strength: loss((parents[0], strength)))
         min(parents, key=lambda strength: loss((strength, label)))
         self.prototypes_ = self._prototypes()
-        p = self.calibration_.probabilities(cosines_with(self.prior_strengths_))
-        return HeldOut(Scores(left_out.hierarchy, p), left_out.labels, left_out.groups)
+        return HeldOut.of(self.calibration_.probabilities(cosines_with(self.prior_strengths_)), left_out)
 
     def _carry_over(self, more: Training | None, moves: Moves) -> None:
         """Go over to another hierarchy: sums go with their labels; new labels start with their names.

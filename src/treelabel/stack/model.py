@@ -157,7 +157,7 @@ class Stack(Model):
             return None
         held = (train if train.valid is None else train.valid)[rows]
         self.pool_ = self.pool_.fit(given, held.labels)
-        return HeldOut(Scores(train.hierarchy, self.pool_.probabilities(given)), held.labels, held.groups)
+        return HeldOut.of(self.pool_.probabilities(given), held)
 
     def _fitted(self, train: Training) -> list[Model]:
         """Make the estimators, and fit them."""

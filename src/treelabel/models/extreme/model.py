@@ -199,10 +199,7 @@ class Extreme(Model):
                 report = partial(_report_from, done, len(folds) * trees)
                 self.forest_ = self._forest(train, features, targets, names, report)
         release_freed_memory()
-        if not len(rows):
-            return None
-        groups = None if every.groups is None else every.groups[rows]
-        return HeldOut(Scores(train.hierarchy, self.calibration_.probabilities(candidates)), every.labels[rows], groups)
+        return HeldOut.of(self.calibration_.probabilities(candidates), every[rows]) if len(rows) else None
 
     def _labels(self, train: Training, names: sparse.csr_array | None) -> IntArray:
         """Return the nodes that are labels: where paths of documents end, and leaves whose name is known."""

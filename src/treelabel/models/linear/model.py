@@ -208,8 +208,7 @@ class Linear(Model):
         self.trials_ = choice.trials
         rows = replace(rows, features=self._fit_features(train, every, choice.shape, encoder))
         self.head_, p = fit_head(choice.head, replace(job, rows=rows))
-        groups = None if every.groups is None else every.groups[rows.held]
-        return HeldOut(Scores(train.hierarchy, p), every.labels[rows.held], groups)
+        return HeldOut.of(p, every[rows.held])
 
     def _trials(self) -> Sequence[SettingTrial]:
         return self.trials_
