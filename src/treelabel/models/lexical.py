@@ -149,24 +149,25 @@ class Lexical(Model):
 
     def _compile(self, h: Hierarchy) -> None:
         """Compile the names of all labels."""
-        given, forms, label, preferred = node_descriptions(h, self.descriptions), list[str](), list[int](), list[bool]()
+        described = node_descriptions(h, self.descriptions)
+        forms, label, preferred = list[str](), list[int](), list[bool]()
         for node, name in enumerate(h.names):
-            own = surface_forms(name)
-            also = [form for part in SEPARATORS.split(given.get(node, "")) for form in surface_forms(part.strip())]
+            first = surface_forms(name)
+            also = [form for part in SEPARATORS.split(described.get(node, "")) for form in surface_forms(part.strip())]
             also = [form for form in also if len(form.split()) <= LONGEST_NAME]
-            forms += own + also
-            label += [node] * (len(own) + len(also))
-            preferred += [True] * len(own) + [False] * len(also)
+            forms += first + also
+            label += [node] * (len(first) + len(also))
+            preferred += [True] * len(first) + [False] * len(also)
         self.phrases_, number = Phrases.of(forms)
         words = self.phrases_.find(forms).words if len(forms) else np.zeros(0, np.int32)
-        kept = number >= 0
+        some = number >= 0
         count = len(self.phrases_)
         # Forms of a label that are one phrase are added up: it is a name if a name is among them.
         marks = np.where(np.array(preferred, np.bool_), NAME_MARK, 1).astype(np.float32)
-        pairs = sparse.csr_array((marks[kept], (number[kept], np.array(label, np.int32)[kept])), (count, len(h)))
+        pairs = sparse.csr_array((marks[some], (number[some], np.array(label, np.int32)[some])), (count, len(h)))
         pairs.sum_duplicates()
         length = np.zeros(count, np.float32)
-        length[number[kept]] = words[kept]
+        length[number[some]] = words[some]
         nothing = np.zeros(len(pairs.indices), np.int64)
         self.index_ = Index(
             pairs.indptr.astype(np.int64),
@@ -260,8 +261,8 @@ class Lexical(Model):
 
     def _evidence(self, matches: Matches, texts: int) -> sparse.csr_array:
         """Compute the odds of labels, of which the best match counts: documents x nodes."""
-        own = (matches.features - self.scales_[0]) / self.scales_[1]
-        z = np.clip(own @ self.coefficients_[:-1] + self.coefficients_[-1], -15, 15)
+        scaled = (matches.features - self.scales_[0]) / self.scales_[1]
+        z = np.clip(scaled @ self.coefficients_[:-1] + self.coefficients_[-1], -15, 15)
         nodes = len(self.hierarchy_)
         key = matches.text * np.int64(nodes) + self.index_.labels[matches.pair]
         order = np.lexsort((-z, key))

@@ -181,9 +181,9 @@ class Memory(GrowingModel):
 
     def _choices(self, first: bool = False) -> list[tuple[float, ...]]:
         """List the values of each setting to choose from; or the first of each, as one entry."""
-        given = (self.power, self.blend, self.label_weight, self.threshold)
+        settings = (self.power, self.blend, self.label_weight, self.threshold)
         usual = (POWERS, BLENDS, LABEL_WEIGHTS, THRESHOLDS)
-        result = [many if value is None else (value,) for value, many in zip(given, usual, strict=True)]
+        result = [many if value is None else (value,) for value, many in zip(settings, usual, strict=True)]
         return [tuple(many[0] for many in result)] if first else result
 
     def _choose(self, recalled: Neighbourhood, held: Training) -> None:
@@ -242,8 +242,8 @@ class Memory(GrowingModel):
 
     def _name_store(self, h: Hierarchy) -> Store:
         """Make rows of the names of labels; a code says nothing, and has a row of zeros."""
-        given = node_descriptions(h, self.descriptions)
-        texts = [label_text(name, given.get(node)) for node, name in enumerate(h.names)]
+        described = node_descriptions(h, self.descriptions)
+        texts = [label_text(name, described.get(node)) for node, name in enumerate(h.names)]
         silent = np.array([is_code(text) for text in texts], np.bool_)
         vectors = self._embed(Strings.of(texts))
         if vectors is None:
@@ -257,16 +257,16 @@ class Memory(GrowingModel):
         words: sparse.csr_array,
         vectors: FloatArray | None,
         groups: LongArray | None = None,
-        own: LongArray | None = None,
+        query_groups: LongArray | None = None,
     ) -> Neighbourhood:
         """Look up what texts are like, leaving out training texts of their own group if groups are given."""
         count = min(self.n_neighbors, self.targets_.shape[0])
-        by_words = self.words_.nearest(words, count, groups, own)
+        by_words = self.words_.nearest(words, count, groups, query_groups)
         labels = min(self.n_neighbors, len(self.hierarchy_))
         if vectors is None or not isinstance(self.vectors_, DenseStore) or not isinstance(self.names_, DenseStore):
             assert isinstance(self.names_, SparseStore)
             return Neighbourhood(by_words, None, self.names_.nearest(words, labels))
-        by_embedding = self.vectors_.nearest(vectors, count, groups, own)
+        by_embedding = self.vectors_.nearest(vectors, count, groups, query_groups)
         return Neighbourhood(by_words, by_embedding, self.names_.nearest(vectors, labels))
 
     # Scoring

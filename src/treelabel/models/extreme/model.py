@@ -22,7 +22,7 @@ from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.hierarchy.similarity import inverse_propensities
 from treelabel.models.base import Model, Training
-from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
+from treelabel.models.descriptions import Descriptions, check_descriptions, described_names
 from treelabel.models.extreme.cluster_ranking import Negatives
 from treelabel.models.extreme.clustering import cluster_labels
 from treelabel.models.extreme.forest import Forest, Make, Search, fit_forest, tree_sizes
@@ -163,10 +163,12 @@ class Extreme(Model):
     # Learning
 
     def _fit(self, train: Training) -> HeldOut | None:
-        texts = self._label_texts(train)
         encoder = None if self.encoder is None else CachedEncoder(find_encoder(self.encoder))
         self.featurizer_, features = SparseFeaturizer.fit(train, self._shape, self.min_df, encoder, self.encoder_weight)
-        names = None if texts is None else self.featurizer_.rows(texts, train.progress)
+        names = None
+        if self.label_text and train.features is None:
+            texts = Strings.of(described_names(train.hierarchy, self.descriptions))
+            names = self.featurizer_.rows(texts, train.progress)
         calibration = self._calibration(self._labels(train, names))
         self.labels_ = calibration.labels
         names = None if names is None else sparse.csr_array(names[self.labels_])
@@ -258,13 +260,6 @@ class Extreme(Model):
     @property
     def _shape(self) -> NgramShape:
         return shape_of(self.ngram_range, self.char_ngram_range, self.n_features)
-
-    def _label_texts(self, train: Training) -> Strings | None:
-        """Return the names or descriptions of all nodes, if they are used."""
-        if not self.label_text or train.features is not None:
-            return None
-        described = node_descriptions(train.hierarchy, self.descriptions)
-        return Strings.of([described.get(node) or name_words(name) for node, name in enumerate(train.hierarchy.names)])
 
     # Scoring
 

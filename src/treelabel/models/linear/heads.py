@@ -20,7 +20,7 @@ from scipy import sparse
 from treelabel.calibration.contract import MarginCalibration, OutputSpace
 from treelabel.calibration.isotonic import margin_calibration
 from treelabel.calibration.siblings import SiblingSigmoid, SiblingSoftmax
-from treelabel.core.array_schema import Array, Arrays, Csr, Schema, indices
+from treelabel.core.array_schema import Array, Arrays, Schema, indices
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.progress import progress_bar
 from treelabel.core.registry import Registry
@@ -32,7 +32,7 @@ from treelabel.hierarchy.moves import Moves
 from treelabel.models.linear.conditional import Group, sigmoid_groups, softmax_groups, train_groups
 from treelabel.models.linear.descent import TrainingRows, WeightCollector, train_hinge
 from treelabel.models.linear.vector_blocks import BLOCK
-from treelabel.models.persistence.schema import csr_arrays, csr_of, tfidf_arrays
+from treelabel.models.persistence.schema import csr_arrays, csr_of, csr_schema, tfidf_arrays
 from treelabel.selection.training import Training
 
 
@@ -251,7 +251,7 @@ class FittedHead:
         known = {"nodes": nodes, "encoder_width": encoder_width}
         return Schema(
             {**({} if buckets is None else tfidf_arrays()), **ours, **kind.parameters},
-            (Csr("width + encoder_width", "outputs", "weights_indices", "weights_indptr", "weights_data"),),
+            (csr_schema("weights", "width + encoder_width", "outputs"),),
             known | ({"width": 0} if buckets is None else {"buckets": buckets}),
             {"width": buckets or 1, "outputs": 2 * nodes, "seen": nodes, "terminals": nodes},
             (check,),

@@ -313,14 +313,14 @@ class Linear(Model):
     # Scoring
 
     def _score(self, texts: Strings) -> Scores:
-        return self._probabilities(texts, None) if self.extreme_ is None else self.extreme_._score(texts)
+        return self._score_top(texts, None)
 
-    def _score_top(self, texts: Strings, top: int) -> Scores:
-        return self._probabilities(texts, top) if self.extreme_ is None else self.extreme_._score_top(texts, top)
-
-    def _probabilities(self, texts: Strings, top: int | None) -> Scores:
+    def _score_top(self, texts: Strings, top: int | None) -> Scores:
+        if self.extreme_ is not None:
+            return self.extreme_._score(texts) if top is None else self.extreme_._score_top(texts, top)
         features = self.featurizer_.rows(texts)
-        require_width(features, self.featurizer_.width, self)
+        if self.featurizer_.encoder is not None:
+            require_width(features, self.featurizer_.width, self)
         return Scores(self.hierarchy_, self.head_.probabilities(features, top))
 
     @property
