@@ -11,6 +11,7 @@ from treelabel.calibration.candidates import CandidateCalibration, candidate_cal
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema
 from treelabel.core.bounded_memory import TOP_SCORES
 from treelabel.core.errors import TreelabelError
+from treelabel.core.matrices import entries
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
@@ -187,7 +188,7 @@ class Lexical(Model):
             marks = targets[low : low + TEXT_BLOCK]
             text, _, pair = self._pairs(result)
             index.df[:] += np.bincount(result.phrases, minlength=len(index.df))
-            index.hits[:] += np.bincount(pair[has(marks, text, index.labels[pair])], minlength=len(index.hits))
+            index.hits[:] += np.bincount(pair[entries(marks, text, index.labels[pair]) > 0], minlength=len(index.hits))
             index.counts[:] += np.bincount(marks.indices, minlength=len(index.counts))
 
     def _left_out(
@@ -196,7 +197,7 @@ class Lexical(Model):
         """Tell which matches are true; and by how much df, hits and counts of each are due to its own group."""
         text, entry, pair = self._pairs(result)
         label = self.index_.labels[pair]
-        true = has(targets, text, label)
+        true = entries(targets, text, label) > 0
         if groups is None:
             return true, (np.ones(len(text), np.int64), true.astype(np.int64), true.astype(np.int64))
         group = groups[text]
@@ -331,26 +332,6 @@ def check_index(arrays: Arrays) -> None:
     phrase = np.repeat(np.arange(len(arrays["df"])), np.diff(arrays["ptr"]))
     if (arrays["hits"] > arrays["df"][phrase]).any() or (arrays["scales"][1] <= 0).any():
         raise TreelabelError("hits holds more documents than have the phrase, or scales is not above 0")
-
-
-def has(marks: LabelMatrix, row: LongArray, column: IntArray) -> BoolArray:
-    """Tell which places of a matrix are marked.
-
-    Parameters
-    ----------
-    marks : csr_array
-        The matrix.
-    row, column : array of shape (n,)
-        Places.
-
-    Returns
-    -------
-    array of shape (n,)
-    """
-    width = np.int64(marks.shape[1])
-    known = np.repeat(np.arange(marks.shape[0]), np.diff(marks.indptr)) * width + marks.indices
-    result: BoolArray = np.isin(row * width + column, known)
-    return result
 
 
 def count_of(keys: LongArray, asked: LongArray) -> LongArray:
