@@ -111,9 +111,6 @@ class SparseStore:
         return result
 
 
-Store = DenseStore | SparseStore
-
-
 def _groups(groups: Any, query_groups: Any, rows: int, queries: int) -> tuple[LongArray, LongArray]:
     """Return groups as arrays; without groups, all rows are in one that no query is in."""
     if groups is None or query_groups is None:
