@@ -320,9 +320,3 @@ def targets_of(hierarchy: Hierarchy, labels: LabelMatrix, regime: str) -> LabelM
     """Mark what documents are evidence for, as float32: all their nodes, or where their one path ends."""
     marks = hierarchy.closure(labels) if regime == "multi_path" else hierarchy.most_specific(labels)
     return sparse.csr_array((np.ones(marks.nnz, np.float32), marks.indices, marks.indptr), marks.shape)
-
-
-def count_targets(targets: LabelMatrix) -> LongArray:
-    """Count the documents that are evidence for each node."""
-    counts: LongArray = np.bincount(targets.indices, minlength=targets.shape[1]).astype(np.int64)
-    return counts

@@ -9,7 +9,6 @@ from scipy import sparse
 from treelabel.calibration.candidates import (
     CandidateCalibration,
     candidate_calibration,
-    count_targets,
     largest_evidence,
     targets_of,
 )
@@ -340,4 +339,5 @@ class Memory(GrowingModel):
         self.calibration_ = self._calibration(self.hierarchy_).restore(arrays)
 
     def _calibration(self, hierarchy: Hierarchy) -> CandidateCalibration:
-        return candidate_calibration(self.regime_ == "multi_path")(hierarchy, count_targets(self.targets_))
+        counts = np.bincount(self.targets_.indices, minlength=self.targets_.shape[1]).astype(np.int64)
+        return candidate_calibration(self.regime_ == "multi_path")(hierarchy, counts)

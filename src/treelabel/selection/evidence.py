@@ -133,6 +133,11 @@ class Evidence(JsonRecord):
         """Return the result of a rule, if it was tried."""
         return next((tried for tried in self.rules if tried.rule == rule), None)
 
+    def _half_intervals(self, result: RuleTrial) -> tuple[float, float]:
+        """Return half the width of the 95% intervals of the share of exact sets, and of F1."""
+        error = np.sqrt(result.exact * (1 - result.exact) / max(1, self.documents))
+        return float(STANDARD_ERRORS * error), STANDARD_ERRORS * result.standard_error
+
     def compare_with_most_frequent(self, rule: str) -> str:
         """Say if a rule is not better than always the most frequent labels, by more than chance; else nothing.
 
@@ -141,10 +146,8 @@ class Evidence(JsonRecord):
         result, usual = self.result_of(rule), self.most_frequent
         if result is None or usual is None:
             return ""
-        error = np.sqrt(result.exact * (1 - result.exact) / max(1, self.documents))
-        if result.exact - STANDARD_ERRORS * error > usual.exact:
-            return ""
-        if result.f1 - STANDARD_ERRORS * result.standard_error > usual.f1:
+        exact, f1 = self._half_intervals(result)
+        if result.exact - exact > usual.exact or result.f1 - f1 > usual.f1:
             return ""
         return (
             "no better than the most frequent labels of training for every document "
@@ -170,11 +173,11 @@ class Evidence(JsonRecord):
         result = self.result_of(rule)
         if result is not None:
             name = "leaf accuracy" if regime == "single_path" else "exact sets"
-            error = STANDARD_ERRORS * np.sqrt(result.exact * (1 - result.exact) / max(1, self.documents))
+            exact, f1 = self._half_intervals(result)
             parts.append(
                 f"held out ({self.documents:,} documents, judged before they were learned): "
-                f"{name} {result.exact:.3f} ± {error:.3f}, "
-                f"hF1 {result.f1:.3f} ± {STANDARD_ERRORS * result.standard_error:.3f}, by {describe_rule(rule)}"
+                f"{name} {result.exact:.3f} ± {exact:.3f}, "
+                f"hF1 {result.f1:.3f} ± {f1:.3f}, by {describe_rule(rule)}"
             )
             usual = self.compare_with_most_frequent(rule)
             parts += [usual] if usual else []

@@ -286,9 +286,8 @@ def _train(head: LinearHead, job: HeadTask) -> tuple[OutputSpace, WeightCollecto
     train, c, outputs = job.train, head.c if job.c is None else job.c, head.outputs(job.train)
     collector = WeightCollector(len(job.rows.held), job.rows.features.shape[1], outputs.count, job.prune)
     groups = None if head.groups is None else head.groups(outputs, job)
-    with progress_bar(
-        "learning", -(-outputs.count // BLOCK) if groups is None else len(groups), train.progress
-    ) as done:
+    tasks = -(-outputs.count // BLOCK) if groups is None else len(groups)
+    with progress_bar("learning", tasks, train.progress) as done:
         if groups is None:
             train_hinge(job.rows, outputs.targets(train.labels), c, collector.take, train.stop, done)
         else:
