@@ -23,7 +23,7 @@ from treelabel.selection.evidence import (
     standard_error,
 )
 from treelabel.selection.feature_choice import is_worth_it, merge_singles, shape_of
-from treelabel.selection.held_out import candidate_loss, draw_folds, hold_out, log_loss, log_losses
+from treelabel.selection.training import candidate_loss, draw_folds, hold_out, log_loss, log_losses
 
 TREE = Hierarchy.from_paths(["A > A1", "A > A2", "B > B1"])
 FLAT = Hierarchy.flat(list("abcdefgh"))

@@ -21,7 +21,7 @@ from treelabel.models.descriptions import Descriptions, check_descriptions, name
 from treelabel.models.settings import Cost, Seed
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
-from treelabel.selection.held_out import hold_out
+from treelabel.selection.training import hold_out
 from treelabel.text.phrases import PhraseMatches, Phrases
 
 # Texts that are searched at once, and how many the ranker learns from at most.

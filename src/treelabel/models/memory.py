@@ -40,7 +40,7 @@ from treelabel.models.persistence.schema import (
 from treelabel.models.settings import Count, NgramRange, Seed
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
-from treelabel.selection.held_out import candidate_loss, hold_out
+from treelabel.selection.training import candidate_loss, hold_out
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Tfidf
 

@@ -37,7 +37,7 @@ from treelabel.models.settings import Seed, Share
 from treelabel.rules.registry import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
-from treelabel.selection.held_out import hold_out, log_loss
+from treelabel.selection.training import hold_out, log_loss
 
 # Prior strengths that leave-one-out chooses from, and how many documents it looks at.
 PARENT_STRENGTHS = (1.0, 2.0, 4.0)

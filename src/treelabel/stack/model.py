@@ -26,7 +26,7 @@ from treelabel.models.settings import Folds, Seed, Settings
 from treelabel.rules.decisions import decide
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
-from treelabel.selection.held_out import draw_folds, hold_out
+from treelabel.selection.training import draw_folds, hold_out
 from treelabel.text.tfidf import Tfidf
 
 # From this many documents on, one fold is left out instead of each in turn: weights are few.

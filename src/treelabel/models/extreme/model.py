@@ -32,7 +32,7 @@ from treelabel.models.sparse_featurizer import MOST_WIDTH, FeatureValues, Sparse
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.feature_choice import shape_of
-from treelabel.selection.held_out import validation_folds
+from treelabel.selection.training import validation_folds
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Tfidf
 
