@@ -51,9 +51,6 @@ def new_key(name: str | Path) -> tuple[Path, Path]:
     private = made.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
     public = made.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     files = Path(f"{name}.pem"), Path(f"{name}.pub.pem")
-    for file in files:
-        if os.path.lexists(file):
-            raise TreelabelError(f"{file}: is there already, and keys are not replaced; choose another name")
     _write_new(files[0], private, 0o600)
     try:
         _write_new(files[1], public, 0o644)
