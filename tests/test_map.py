@@ -52,7 +52,7 @@ def test_the_map_names_every_folder_and_only_files_that_are_there() -> None:
         ("text", "ngrams.py hashes n-grams", "ngrams.py", "def bucket_of"),
         ("core", "compute.py: compiled loops, and where threads are made", "compute.py", "ThreadPoolExecutor("),
         ("models", "beam.py: beam search", "extreme/beam.py", "beam"),
-        ("selection", "default_rule.py chooses the default rule", "default_rule.py", "def choose_rule"),
+        ("selection", "evidence.py chooses the default rule", "evidence.py", "def choose_rule"),
         ("experiment", "running.py: processes, limits, how a killed study resumes", "running.py", "def run_study"),
         ("data", "excel.py reads xlsx", "io/excel.py", "Excel files (.xlsx)"),
         ("data", "registry.py holds FORMATS (a format is its file and a row)", "io/registry.py", "FORMATS"),

@@ -223,7 +223,7 @@ def test_a_wide_beam_finds_what_brute_force_does(batch: int, monkeypatch: pytest
     monkeypatch.setattr(beam, "BATCH", batch)
     features, labels = unit_rows(150, 60), some_labels(150, 30)
     made = fit_forest(
-        features, labels, None, [lambda rows: cluster_labels(rows, [3, 9])], Solver(), "gold", 10, None, StopSignal()
+        features, labels, None, [lambda rows: cluster_labels(rows, [3, 9])], Solver(), "gold", 10, 0.0, StopSignal()
     )
     tree, levels = made.trees[0]
     expected = brute_force(features, tree, list(levels))
@@ -237,7 +237,7 @@ def test_a_wide_beam_finds_what_brute_force_does(batch: int, monkeypatch: pytest
 def test_labels_off_the_beam_are_not_touched() -> None:
     features, labels = unit_rows(150, 60), some_labels(150, 30)
     made = fit_forest(
-        features, labels, None, [lambda rows: cluster_labels(rows, [6])], Solver(), "gold", 10, None, StopSignal()
+        features, labels, None, [lambda rows: cluster_labels(rows, [6])], Solver(), "gold", 10, 0.0, StopSignal()
     )
     tree, levels = made.trees[0]
     narrow = search(features, tree, levels, 1, 30)
@@ -257,7 +257,7 @@ def test_negatives_of_the_matcher_come_from_its_beam(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(forest, "train_rankers", spy)
     make = [lambda rows: cluster_labels(rows, [6])]
-    made = fit_forest(features, labels, None, make, Solver(), "both", 2, None, StopSignal())
+    made = fit_forest(features, labels, None, make, Solver(), "both", 2, 0.0, StopSignal())
     tree, levels = made.trees[0]
     sent = search(features, tree, levels[:1], 2, 2).toarray() != 0
     gold = tree.above(labels)[0].toarray()

@@ -436,7 +436,7 @@ def test_ctrl_c_in_a_trial_ends_all_trials(monkeypatch: pytest.MonkeyPatch) -> N
     def interrupted(name: str, job: Any) -> Any:
         fits.append(name)
         if len(fits) == 1:
-            job.stop.interrupt()
+            job.train.stop.interrupt()
         return fit_head(name, job)
 
     monkeypatch.setattr(linear, "fit_head", interrupted)

@@ -21,7 +21,7 @@ from treelabel.models.prototype import (
     inner_terminals,
 )
 from treelabel.models.prototype_means import Means, whitening, within_labels
-from treelabel.selection.held_out import log_loss
+from treelabel.selection.training import log_loss
 
 SETTINGS: dict[str, Any] = {
     "encoder": "words",

@@ -308,7 +308,7 @@ def test_a_stack_knows_its_estimators_for_very_many_labels() -> None:
     stack = make_model("stack")
     assert {"linear__C", "prototype__shrinkage", "memory__n_neighbors", "extreme__n_trees"} <= set(stack.get_params())
     stack.set_params(memory__n_neighbors=5, extreme__n_trees=1)
-    found = {each.name: each for each in stack._made(stack._given(), None)}
+    found = {each.name: each for each in stack._make_estimators()}
     assert list(found) == ["extreme", "memory", "lexical", "prototype"]
     assert (found["memory"].n_neighbors, found["extreme"].n_trees) == (5, 1)
     with pytest.raises(TreelabelError, match="the setting memory__n_neighbors is 0, expected a whole number from 1"):

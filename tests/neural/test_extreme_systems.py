@@ -181,7 +181,7 @@ def test_true_labels_are_always_candidates_of_training(seed: int) -> None:
     for stage in (1, 2):
         truth = network.begin_stage(stage, inputs, loss, labels).batch(np.arange(6))
         nodes, there = network.candidates(truth)
-        own = network.tree.node_labels[stage]
+        own = network.tree.above(sparse.eye_array(labels.shape[1], format="csr"))[stage].T.tocsr()
         for row in range(6):
             found = {label for node in nodes[row][there[row]].tolist() for label in own[[node]].indices}
             assert gold[row] <= found

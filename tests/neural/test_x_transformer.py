@@ -13,12 +13,11 @@ from scipy.special import expit
 
 from tests.helpers import WordVectors, registered
 from treelabel import Dataset, Hierarchy, TreelabelError, load_model, make_model
+from treelabel.calibration.candidates import CandidateSigmoid
 from treelabel.core.stopping import StopSignal
 from treelabel.models.check import CASES
 from treelabel.models.extreme.cluster_ranking import (
-    USUAL_MAP,
     best_clusters,
-    fit_map,
     joined_features,
     rank,
     shown_documents,
@@ -201,10 +200,10 @@ def test_margins_become_probabilities_by_what_held_out_documents_show() -> None:
     rng = np.random.default_rng(0)
     margins = rng.normal(size=(400, 10))
     true = rng.random((400, 10)) < expit(3 * margins - 2)
-    slope, intercept = fit_map(sparse.csr_array(margins.astype(np.float32)), sparse.csr_array(true))
+    slope, intercept = CandidateSigmoid().fit(sparse.csr_array(margins.astype(np.float32)), sparse.csr_array(true))
     assert abs(slope - 3) < 0.4
     assert abs(intercept + 2) < 0.4
-    assert fit_map(sparse.csr_array(margins), sparse.csr_array(np.zeros((400, 10), bool))) == USUAL_MAP
+    assert CandidateSigmoid().fit(sparse.csr_array(margins), sparse.csr_array(np.zeros((400, 10), bool))) == (2.0, 0.0)
 
 
 # The whole

@@ -11,7 +11,7 @@ from treelabel import Dataset, Hierarchy, TreelabelError, audit, load_sample, ma
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import label_matrix
 from treelabel.operations.audit import Audit, near_copies
-from treelabel.selection.held_out import out_of_fold
+from treelabel.selection.training import out_of_fold
 
 PETS = Hierarchy.from_paths(["pet > dog", "pet > cat", "food > cake"])
 

@@ -16,10 +16,9 @@ from treelabel.cli.app import app
 from treelabel.hierarchy.label_ids import encode
 from treelabel.models.model_inputs import training_of
 from treelabel.scores import Scores
-from treelabel.selection.default_rule import RuleTrial
-from treelabel.selection.evidence import Evidence, HeldOut, decide_by_evidence, irregular_documents
+from treelabel.selection.evidence import Evidence, HeldOut, RuleTrial, decide_by_evidence, irregular_documents
 from treelabel.selection.feature_choice import AUTO, draw_sample, is_worth_it, shape_of
-from treelabel.selection.held_out import draw_folds, hold_out
+from treelabel.selection.training import draw_folds, hold_out
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.ngram_names import named_ngrams
 

@@ -13,10 +13,17 @@ from treelabel.calibration.candidates import CandidateIsotonic, CandidateSoftmax
 from treelabel.hierarchy import label_matrix
 from treelabel.models.model_inputs import training_of
 from treelabel.rules.registry import describe_rule
-from treelabel.selection.default_rule import RuleTrial, choose_rule, judge_most_frequent, standard_error
-from treelabel.selection.evidence import Evidence, HeldOut, decide_by_evidence
+from treelabel.selection.evidence import (
+    Evidence,
+    HeldOut,
+    RuleTrial,
+    choose_rule,
+    decide_by_evidence,
+    judge_most_frequent,
+    standard_error,
+)
 from treelabel.selection.feature_choice import is_worth_it, merge_singles, shape_of
-from treelabel.selection.held_out import candidate_loss, draw_folds, hold_out, log_loss, log_losses
+from treelabel.selection.training import candidate_loss, draw_folds, hold_out, log_loss, log_losses
 
 TREE = Hierarchy.from_paths(["A > A1", "A > A2", "B > B1"])
 FLAT = Hierarchy.flat(list("abcdefgh"))

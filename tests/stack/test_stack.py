@@ -154,7 +154,7 @@ def test_weights_are_learned_on_validation_data_if_there_are_any() -> None:
 
 def test_parts_get_the_encoder_unless_they_say_otherwise() -> None:
     models: Sequence[Any] = ("linear", {"model": "linear", "encoder": None, "char_ngram_range": [3, 4]}, "bag")
-    parts = make_model("stack", estimators=models, encoder="words", seed=7)._unfitted()
+    parts = make_model("stack", estimators=models, encoder="words", seed=7)._make_estimators()
     assert [part.get_params().get("encoder") for part in parts] == ["words", None, None]
     assert [part.get_params()["seed"] for part in parts] == [7, 7, 7]
     assert parts[1].get_params()["char_ngram_range"] == (3, 4)
@@ -255,9 +255,9 @@ def test_very_many_labels_stay_sparse_and_are_saved(tmp_path: Path) -> None:
 
 def test_the_usual_parts_depend_on_the_labels() -> None:
     few, many = make_model("stack", encoder="words"), make_model("stack", encoder="words", descriptions={"thing1": "x"})
-    assert [part.name for part in few._unfitted()] == ["linear", "linear", "prototype"]
+    assert [part.name for part in few._make_estimators()] == ["linear", "linear", "prototype"]
     many.hierarchy_, many.regime_ = many_labels(1)[0], "multi_path"
-    parts = many._unfitted()
+    parts = many._make_estimators()
     assert [part.name for part in parts] == ["extreme", "memory", "lexical", "prototype"]
     assert parts[2].descriptions == {"thing1": "x"}
     assert [part.encoder for part in parts if part.name != "lexical"] == [None, "words", "words"]

@@ -20,7 +20,7 @@ from treelabel.calibration.contract import (
     terminal_paths,
 )
 from treelabel.calibration.isotonic import MAPS, STEPS, apply_isotonic, check_maps, fit_isotonic
-from treelabel.calibration.likelihood import fit_logistic
+from treelabel.calibration.likelihood import fit_logistic, fit_sigmoid
 from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.bounded_memory import TOP_SCORES
 from treelabel.core.compute import over_rows
@@ -42,8 +42,9 @@ SIGMOID_SHARE = 0.1
 LEAST = 1e-6
 # The numbers of evidence for a candidate of label trees: its score there, and cosines with its documents and its name.
 PARTS = 3
-# The largest weight of one of them.
+# The largest weight of one of them, and the smallest slope of margins.
 LARGEST_SLOPE = 50
+LEAST_SLOPE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,6 +268,30 @@ class CandidateLogistic(Calibration):
         return Scores(h, nodes).coherent().values
 
 
+class CandidateSigmoid(NamedTuple):
+    """Margins of candidates: P(label) = sigmoid(slope x margin + intercept), documents x labels as CSR (Platt scaling).
+
+    Without held-out documents it is sigmoid(2 m): at 0 as steep as (1 + m) / 2, which the squared hinge loss estimates.
+    """
+
+    slope: float = 2.0
+    intercept: float = 0.0
+
+    def fit(self, margins: sparse.csr_array, true: sparse.csr_array) -> "CandidateSigmoid":
+        """Fit to the labels that were looked at; `true` marks the true ones, documents x labels."""
+        is_true = matches(true, margins)
+        if is_true.all() or not is_true.any():
+            return self
+        return CandidateSigmoid(*fit_sigmoid(margins.data, is_true, LEAST_SLOPE))
+
+    def probabilities(self, margins: sparse.csr_array) -> sparse.csr_array:
+        """Turn margins into probabilities of the same labels."""
+        from scipy.special import expit
+
+        p = expit(self.slope * margins.data + self.intercept).astype(np.float32)
+        return sparse.csr_array((p, margins.indices, margins.indptr), margins.shape)
+
+
 def candidate_calibration(multiple_paths: bool) -> type[CandidateCalibration]:
     """Return the calibration of candidates that suits documents with one path, or with several."""
     return CandidateIsotonic if multiple_paths else CandidateSoftmax
@@ -295,9 +320,3 @@ def targets_of(hierarchy: Hierarchy, labels: LabelMatrix, regime: str) -> LabelM
     """Mark what documents are evidence for, as float32: all their nodes, or where their one path ends."""
     marks = hierarchy.closure(labels) if regime == "multi_path" else hierarchy.most_specific(labels)
     return sparse.csr_array((np.ones(marks.nnz, np.float32), marks.indices, marks.indptr), marks.shape)
-
-
-def count_targets(targets: LabelMatrix) -> LongArray:
-    """Count the documents that are evidence for each node."""
-    counts: LongArray = np.bincount(targets.indices, minlength=targets.shape[1]).astype(np.int64)
-    return counts

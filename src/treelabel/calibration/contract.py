@@ -177,11 +177,7 @@ class OutputSpace:
         at_end = paths.indices == np.repeat(self.terminals, length)
         keep = (outputs >= 0) & ~(at_end & (outputs == np.repeat(self.terminal_outputs, length)))
         ptr = np.concatenate([[0], np.cumsum(keep)])[paths.indptr]
-        return ptr.astype(np.int64), outputs[keep], self.levels(paths.indices[keep])
-
-    def levels(self, nodes: IntArray) -> IntArray:
-        """Return the levels of nodes, as far as parameters differ by level."""
-        return levels_of(self.hierarchy, nodes)
+        return ptr.astype(np.int64), outputs[keep], levels_of(self.hierarchy, paths.indices[keep])
 
     def targets(self, labels: LabelMatrix) -> sparse.csc_array:
         """Mark the positive documents of each output.

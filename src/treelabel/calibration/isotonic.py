@@ -12,7 +12,14 @@ from typing import ClassVar
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.contract import ABSENT, LARGEST_PARAMETER, LEVELS, MarginCalibration, OutputSpace
+from treelabel.calibration.contract import (
+    ABSENT,
+    LARGEST_PARAMETER,
+    LEVELS,
+    MarginCalibration,
+    OutputSpace,
+    levels_of,
+)
 from treelabel.calibration.likelihood import fit_logistic, fit_sigmoid
 from treelabel.calibration.path_softmax import PathSoftmax, fit_terminals, neutral_level_weights, neutral_mixture
 from treelabel.core.array_schema import Array, Arrays
@@ -185,7 +192,7 @@ class Isotonic(MarginCalibration):
         """The nodes that have an output, their outputs, and their levels."""
         has_output = self.outputs.node_outputs >= 0
         nodes = self.outputs.nodes[has_output]
-        return nodes, self.outputs.node_outputs[has_output], self.outputs.levels(nodes)
+        return nodes, self.outputs.node_outputs[has_output], levels_of(self.outputs.hierarchy, nodes)
 
 
 def margin_calibration(multiple_paths: bool) -> type[MarginCalibration]:

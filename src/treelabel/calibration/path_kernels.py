@@ -26,7 +26,7 @@ POWERS = tuple(np.float32(math.log(2) ** n / math.factorial(n)) for n in range(7
 
 @fast_kernel
 def powers(values: FloatArray, inverse_temperature: float, result: FloatArray) -> np.float32:
-    """found = exp(inverse_temperature x value) for values not above 0; return the sum.
+    """result = exp(inverse_temperature x value) for values not above 0; return the sum.
 
     Unlike the library's exp, this compiles to vector instructions: e^x = 2^k 2^f with k whole and |f| <= 1/2; below
     e^-86 it is 0.
@@ -53,68 +53,68 @@ def powers(values: FloatArray, inverse_temperature: float, result: FloatArray) -
 def level_parts(
     margins: FloatArray,
     terminals: LongArray,
-    own: IntArray,
+    terminal_outputs: IntArray,
     ptr: LongArray,
     above: IntArray,
     levels: IntArray,
     count: int,
 ) -> FloatArray:
-    """Compute the parts of the logits of some terminals: the own margin, and the ancestors' of each level.
+    """Compute the parts of the logits of some terminals: their margins, and the ancestors' of each level.
 
     The result is documents x terminals x levels.
     """
     result = np.zeros((*terminals.shape, count), np.float32)
     for row in range(len(terminals)):
-        for place in range(terminals.shape[1]):
-            terminal = terminals[row, place]
-            result[row, place, 0] = margins[row, own[terminal]]
+        for column in range(terminals.shape[1]):
+            terminal = terminals[row, column]
+            result[row, column, 0] = margins[row, terminal_outputs[terminal]]
             for index in range(ptr[terminal], ptr[terminal + 1]):
-                result[row, place, levels[index]] += margins[row, above[index]]
+                result[row, column, levels[index]] += margins[row, above[index]]
     return result
 
 
 @fast_kernel
 def tree_logits(
-    given: FloatArray,
-    own: IndexArray,
-    own_weight: np.float32,
+    margins: FloatArray,
+    terminal_outputs: IndexArray,
+    terminal_weight: np.float32,
     chain: tuple[IndexArray, IndexArray, FloatArray],
     last: IndexArray,
     sums: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Compute own_weight x own margin + the weighted margins of all ancestors, summed along paths, parents first.
+    """Compute terminal_weight x margin + the weighted margins of all ancestors, summed along paths, parents first.
 
-    sums[1 + i] = sums[parent[i]] + weight[i] x given[output[i]]; `last` is the place of the ancestor right above each
-    terminal, and place 0 adds nothing. Indices are unsigned: signed ones take vectors twice as long to look up.
+    sums[1 + i] = sums[parent[i]] + weight[i] x margins[output[i]]; `last` is the position of the ancestor right above
+    each terminal, and position 0 adds nothing. Indices are unsigned: signed ones take vectors twice as long to look up.
     """
     parent, outputs, weights = chain
     sums[0] = 0
     for index in range(len(parent)):
-        sums[index + 1] = sums[parent[index]] + weights[index] * given[outputs[index]]
-    for terminal in range(len(own)):
-        out[terminal] = own_weight * given[own[terminal]] + sums[last[terminal]]
+        sums[index + 1] = sums[parent[index]] + weights[index] * margins[outputs[index]]
+    for terminal in range(len(terminal_outputs)):
+        out[terminal] = terminal_weight * margins[terminal_outputs[terminal]] + sums[last[terminal]]
 
 
 @fast_kernel
-def add_above(given: FloatArray, ptr: LongArray, above: IndexArray, weights: FloatArray, out: FloatArray) -> None:
+def add_above(margins: FloatArray, ptr: LongArray, above: IndexArray, weights: FloatArray, out: FloatArray) -> None:
     """Add the weighted margins above each terminal, where they are listed."""
     for terminal in range(len(out)):
         for index in range(ptr[terminal], ptr[terminal + 1]):
-            out[terminal] += weights[index] * given[above[index]]
+            out[terminal] += weights[index] * margins[above[index]]
 
 
 class Softmax(NamedTuple):
     """Parameters of the softmax over terminal nodes.
 
-    In a tree, `chain` is (place of the parent, output, weight) of inner nodes and `last` the place above each terminal;
-    in a DAG these are empty, and `above` lists (pointers, outputs, weights) of the ancestors of each terminal. `sharp`
-    and `flat` are inverse temperatures, `flat_weight` is the weight of the flat softmax, and `beta` calibrates the
-    likeliest terminal.
+    In a tree, `chain` is (position of the parent, output, weight) of inner nodes and `last` the position above each
+    terminal; in a DAG these are empty, and `above` lists (pointers, outputs, weights) of the ancestors of each
+    terminal. `sharp` and `flat` are inverse temperatures, `flat_weight` is the weight of the flat softmax, and `beta`
+    calibrates the likeliest terminal.
     """
 
-    own: IndexArray
-    own_weight: float
+    terminal_outputs: IndexArray
+    terminal_weight: float
     chain: tuple[IndexArray, IndexArray, FloatArray]
     last: IndexArray
     above: tuple[LongArray, IndexArray, FloatArray]
@@ -141,12 +141,13 @@ class Sums(NamedTuple):
 
 
 @fast_kernel
-def softmax_row(given: FloatArray, fitted: Softmax, sums: FloatArray, scratch: FloatArray, out: FloatArray) -> None:
+def softmax_row(margins: FloatArray, fitted: Softmax, sums: FloatArray, scratch: FloatArray, out: FloatArray) -> None:
     """Mix a sharp and a flat softmax over terminals; `scratch` has two rows with one entry per terminal."""
     logits, other = scratch[0], scratch[1]
-    tree_logits(given, fitted.own, np.float32(fitted.own_weight), fitted.chain, fitted.last, sums, logits)
+    weight = np.float32(fitted.terminal_weight)
+    tree_logits(margins, fitted.terminal_outputs, weight, fitted.chain, fitted.last, sums, logits)
     if len(fitted.above[1]) > 0:
-        add_above(given, fitted.above[0], fitted.above[1], fitted.above[2], logits)
+        add_above(margins, fitted.above[0], fitted.above[1], fitted.above[2], logits)
     largest = np.float32(-3e38)
     for terminal in range(len(logits)):
         largest = logits[terminal] if logits[terminal] > largest else largest
@@ -160,18 +161,18 @@ def softmax_row(given: FloatArray, fitted: Softmax, sums: FloatArray, scratch: F
 
 
 @fast_kernel
-def sum_row(given: FloatArray, how: Sums, out: FloatArray) -> None:
+def sum_row(p_terminals: FloatArray, how: Sums, out: FloatArray) -> None:
     """Sum the terminals at or below every node; in a tree, siblings stand together and after their parent."""
     out[:] = 0
     if len(how.parent) == 0:
-        for terminal in range(len(given)):
+        for terminal in range(len(p_terminals)):
             for index in range(how.path_ptr[terminal], how.path_ptr[terminal + 1]):
-                out[how.path_idx[index]] += given[terminal]
+                out[how.path_idx[index]] += p_terminals[terminal]
         for node in range(len(out)):
             out[node] = min(out[node], np.float32(1))
         return
-    for terminal in range(len(given)):
-        out[how.terminals[terminal]] = given[terminal]
+    for terminal in range(len(p_terminals)):
+        out[how.terminals[terminal]] = p_terminals[terminal]
     total = np.float32(0)
     for node in range(len(out) - 1, -1, -1):
         out[node] = min(out[node], np.float32(1))
@@ -206,7 +207,7 @@ def mix_uniform_row(out: FloatArray, how: Sums, scratch: FloatArray) -> None:
 
 @fast_kernel
 def likeliest_of(terminals: FloatArray) -> int:
-    """Return the place of the largest probability, the first of equal ones."""
+    """Return the index of the largest probability, the first of equal ones."""
     largest = np.float32(0)
     for end in range(len(terminals)):
         largest = max(largest, terminals[end])
@@ -232,17 +233,17 @@ def second_of(best: int, terminals: FloatArray, how: Sums, out: FloatArray) -> n
 
 
 @fast_kernel
-def own_probability(end: int, terminals: FloatArray, how: Sums, out: FloatArray) -> np.float32:
+def terminal_probability(end: int, terminals: FloatArray, how: Sums, out: FloatArray) -> np.float32:
     """Return what a terminal has in the probabilities of nodes: a stop has what its node's children leave over."""
     if len(how.terminals) == 0 or len(how.parent) == 0:
         return np.float32(terminals[end])
     node = how.terminals[end]
-    own = float(out[node])
+    p = float(out[node])
     if how.uniform[node + 1] > 0:
         for child in range(node + 1, len(out)):
             if how.parent[child] == node:
-                own -= out[child]
-    return np.float32(max(own, 0.0))
+                p -= out[child]
+    return np.float32(max(p, 0.0))
 
 
 @kernel
@@ -259,17 +260,17 @@ def calibrate_row(terminals: FloatArray, how: Sums, beta: tuple[float, float, fl
     Where the uniform distribution has made another leaf likelier, nothing changes.
     """
     end = likeliest_of(terminals)
-    own = own_probability(end, terminals, how, out)
-    now, left = beta_calibrated(float(own), beta), np.float32(1) - own
-    if now < 0.5 or own < 0.5:
+    p = terminal_probability(end, terminals, how, out)
+    now, left = beta_calibrated(float(p), beta), np.float32(1) - p
+    if now < 0.5 or p < 0.5:
         second = second_of(end, terminals, how, out)
-        if own <= second:
+        if p <= second:
             return
         # It stays the likeliest, by a hair if need be.
         now = max(now, float(1.0001 * second / (left + second)))
     # What rounding leaves over cannot be made much of: all is still to sum to 1.
     factor = min(np.float32((1 - now) / max(left, np.float32(1e-30))), MOST_FACTOR)
-    more = np.float32(1) - factor * left - factor * own
+    more = np.float32(1) - factor * left - factor * p
     for index in range(len(out)):
         out[index] *= factor
     if len(how.terminals) == 0:
@@ -293,7 +294,7 @@ def add_within(p: FloatArray, index: int, more: np.float32) -> None:
 class Scratch(NamedTuple):
     """Vectors that the scoring of a document writes to, the probabilities of terminals among them."""
 
-    given: FloatArray
+    margins: FloatArray
     sums: FloatArray
     logits: FloatArray
     mixing: FloatArray
@@ -303,7 +304,7 @@ class Scratch(NamedTuple):
 @fast_kernel
 def scratch_for(dot: Dot, fitted: Softmax, width: int) -> Scratch:
     """Make vectors for probabilities of so many nodes."""
-    outputs, inner, terminals = len(dot.bias), 1 + len(fitted.chain[0]), len(fitted.own)
+    outputs, inner, terminals = len(dot.bias), 1 + len(fitted.chain[0]), len(fitted.terminal_outputs)
     return Scratch(
         np.empty(outputs, np.float32),
         np.empty(inner, np.float32),
@@ -318,13 +319,13 @@ def score_row(
     documents: SparseDocuments, dot: Dot, fitted: Softmax, how: Sums, row: int, scratch: Scratch, out: FloatArray
 ) -> None:
     """Write the probabilities of a document's terminals, and of its nodes, before the likeliest one is calibrated."""
-    given, terminals = scratch.given, scratch.terminals
+    margins, terminals = scratch.margins, scratch.terminals
     if len(documents.margins) > 0:
-        for output in range(len(given)):
-            given[output] = documents.margins[row, output]
+        for output in range(len(margins)):
+            margins[output] = documents.margins[row, output]
     else:
-        multiply_row(documents, dot, row, given)
-    softmax_row(given, fitted, scratch.sums, scratch.logits, terminals)
+        multiply_row(documents, dot, row, margins)
+    softmax_row(margins, fitted, scratch.sums, scratch.logits, terminals)
     if len(how.terminals) == 0:
         for terminal in range(len(out)):
             out[terminal] = terminals[terminal]
@@ -362,7 +363,7 @@ def likeliest_paths(
     for row in range(start, stop):
         score_row(documents, dot, fitted, how, row, scratch, out)
         best[row - start] = likeliest_of(scratch.terminals)
-        p[row - start] = own_probability(best[row - start], scratch.terminals, how, out)
+        p[row - start] = terminal_probability(best[row - start], scratch.terminals, how, out)
     return best, p
 
 

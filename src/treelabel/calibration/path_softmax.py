@@ -199,7 +199,7 @@ class PathSoftmax(MarginCalibration):
         position[inner] = np.arange(1, 1 + len(inner))
         of_inner = outputs.node_outputs[np.searchsorted(outputs.nodes, inner)]
         # A node without an output adds nothing, but hands on the sum of its ancestors.
-        weights = np.where(of_inner >= 0, level_weights[outputs.levels(inner)], np.float32(0))
+        weights = np.where(of_inner >= 0, level_weights[levels_of(h, inner)], np.float32(0))
         chain = position[h.parent[inner]], np.maximum(of_inner, 0).astype(np.uint32), weights
         stops = np.zeros(count, np.bool_)
         stops[outputs.stops] = True

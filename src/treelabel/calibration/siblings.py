@@ -136,7 +136,8 @@ class SiblingSigmoid(MarginCalibration):
         sigmoids = self.sigmoids.copy()
         closed = h.closure(labels).tocsc()
         by_level: dict[int, list[tuple[FloatArray, Any]]] = {}
-        for node, output, level in zip(outputs.nodes, outputs.node_outputs, outputs.levels(outputs.nodes), strict=True):
+        columns = outputs.nodes, outputs.node_outputs, levels_of(h, outputs.nodes)
+        for node, output, level in zip(*columns, strict=True):
             rows = documents_below(h, closed, int(node))
             true = np.isin(rows, closed.indices[closed.indptr[node] : closed.indptr[node + 1]])
             known = evidence[rows, output] > ABSENT

@@ -156,7 +156,7 @@ def held_out_report(
 
     from treelabel.models.registry import make_model
     from treelabel.report.writing import write_report
-    from treelabel.selection.held_out import hold_out
+    from treelabel.selection.training import hold_out
 
     groups = None if data.groups is None else np.unique(np.asarray(data.groups), return_inverse=True)[1]
     most = min(MOST_HELD_OUT, int(len(data) * HELD_OUT_SHARE))

@@ -6,7 +6,6 @@ Classification", as is `description_match`.
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, ClassVar
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.calibration.contract import sigmoid_of_sign
-from treelabel.core.array_schema import Array, Arrays, Csr, Schema, indices
+from treelabel.core.array_schema import Array, Arrays, Schema, indices
 from treelabel.core.bounded_memory import BLOCK_SCORES, MANY_NODES, TOP_SCORES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
@@ -32,6 +31,7 @@ from treelabel.models.descriptions import (
     described_words,
     presence,
 )
+from treelabel.models.persistence.schema import csr_arrays, csr_of, csr_schema
 from treelabel.models.settings import Cost, Seed
 from treelabel.scores.score_matrix import Scores
 from treelabel.text.ngrams import count_ngrams
@@ -131,7 +131,7 @@ class LabelSvms(Model):
         return "threshold"
 
     @abstractmethod
-    def _hashed(self, texts: Strings) -> tuple[LongArray, npt.NDArray[Any]]:
+    def _hash_tokens(self, texts: Strings) -> tuple[LongArray, npt.NDArray[Any]]:
         """Return the number of hashed tokens of each text, and the hashes of all texts in order."""
 
     @abstractmethod
@@ -139,7 +139,7 @@ class LabelSvms(Model):
         """Return the hashes that are features, sorted."""
 
     def _features(self, texts: Strings) -> sparse.csr_array:
-        return presence(*self._hashed(texts), self.known_)
+        return presence(*self._hash_tokens(texts), self.known_)
 
     def _fit(self, train: Training) -> None:
         self.known_ = self._vocabulary(train)
@@ -177,25 +177,20 @@ class LabelSvms(Model):
         return sparse.csr_array(weights), float(svm.intercept_[0])
 
     def _score(self, texts: Strings) -> Scores:
-        parts = list(self._blocks(self._features(texts)))
-        joined = sparse.vstack(parts, "csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
-        return Scores(self.hierarchy_, joined)
-
-    def _blocks(self, features: sparse.csr_array) -> Iterator[Any]:
-        """Score the documents block by block, to bound memory."""
-        h = self.hierarchy_
+        h, features, parts = self.hierarchy_, self._features(texts), []
+        # Block by block, to bound memory.
         step = max(1, BLOCK_SCORES // max(1, len(h)))
         for low in range(0, max(1, features.shape[0]), step):
             margins = (features[low : low + step] @ self.weights_.T).toarray() + self.bias_
             values = np.zeros((len(margins), len(h)), np.float32)
             values[:, self.labels_] = sigmoid_of_sign(margins)
             scores = Scores(h, values).coherent("max")
-            yield (scores.top_k(TOP_SCORES) if len(h) >= MANY_NODES else scores).values
+            parts.append((scores.top_k(TOP_SCORES) if len(h) >= MANY_NODES else scores).values)
+        return Scores.concat(h, parts)
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        kept: sparse.csr_array = self.weights_
         names = {"known": self.known_, "labels": self.labels_, "bias": self.bias_}
-        return {}, {**names, "data": kept.data, "indices": kept.indices, "indptr": kept.indptr}
+        return {}, {**names, **csr_arrays("", self.weights_)}
 
     def _schema(self, values: dict[str, Any]) -> Schema:
         nodes = len(self.hierarchy_)
@@ -205,15 +200,14 @@ class LabelSvms(Model):
                 "labels": indices("labels", "nodes"),
                 "bias": Array("float32", ("labels",)),
             },
-            (Csr("labels", "known"),),
+            (csr_schema("", "labels", "known"),),
             sizes={"nodes": nodes},
             most={"known": 1 << 31, "labels": nodes},
         )
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.known_, self.labels_, self.bias_ = arrays["known"], arrays["labels"], arrays["bias"]
-        parts = arrays["data"], arrays["indices"], arrays["indptr"]
-        self.weights_ = sparse.csr_array(parts, (len(self.labels_), len(self.known_)))
+        self.weights_ = csr_of("", arrays, (len(self.labels_), len(self.known_)))
 
 
 @dataclass(eq=False, repr=False)
@@ -249,7 +243,7 @@ class SvmDescriptions(LabelSvms):
             )
         return vocabulary
 
-    def _hashed(self, texts: Strings) -> tuple[LongArray, npt.NDArray[Any]]:
+    def _hash_tokens(self, texts: Strings) -> tuple[LongArray, npt.NDArray[Any]]:
         return count_ngrams(texts, WORDS)[:2]
 
 
@@ -273,12 +267,12 @@ class SvmCodes(LabelSvms):
     seed: Seed = 0
 
     def _vocabulary(self, train: Training) -> npt.NDArray[Any]:
-        vocabulary = np.unique(self._hashed(train.texts)[1])
+        vocabulary = np.unique(self._hash_tokens(train.texts)[1])
         if not len(vocabulary):
             raise TreelabelError("no document has a code; expected texts that are lists of codes, such as 'I10 E11.9'")
         return vocabulary
 
-    def _hashed(self, texts: Strings) -> tuple[LongArray, npt.NDArray[Any]]:
+    def _hash_tokens(self, texts: Strings) -> tuple[LongArray, npt.NDArray[Any]]:
         rows = [{code for code in CODE_SEPARATOR.split(text) if code} for text in texts]
         # The iteration order of a set changes from run to run.
         hashes = [code_hash(code) for row in rows for code in sorted(row)]

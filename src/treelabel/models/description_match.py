@@ -5,6 +5,7 @@ Classification"; the others are `nothing`, `most_frequent`, `svm_descriptions` a
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -98,21 +99,17 @@ class DescriptionMatch(Model):
         self.index_ptr_, self.index_labels_ = index.indptr.astype(np.int64), index.indices.astype(np.int32)
 
     def _score(self, texts: Strings) -> Scores:
-        parts = [self._matched(texts[low : low + TEXT_BLOCK]) for low in range(0, max(1, len(texts)), TEXT_BLOCK)]
+        parts = [self._score_matches(texts[low : low + TEXT_BLOCK]) for low in range(0, max(1, len(texts)), TEXT_BLOCK)]
         return Scores(self.hierarchy_, sparse.vstack(parts, "csr")).coherent("max")
 
-    def _matched(self, texts: Strings) -> sparse.csr_array:
+    def _score_matches(self, texts: Strings) -> sparse.csr_array:
         """Score the labels that match, not yet their ancestors."""
         result, sizes = sentences(texts)
         counted = count_ngrams(result, WORDS)
         words = presence(counted.sizes, counted.buckets, self.known_)
         text_ptr, sentence_ptr = np.concatenate([[0], np.cumsum(sizes)]), words.indptr.astype(np.int64)
         index = self.index_ptr_, self.index_labels_, self.label_ptr_, self.label_words_, self.min_matches_
-        parts = over_rows(
-            lambda start, stop: match_texts(text_ptr, sentence_ptr, words.indices, *index, start, stop),
-            len(texts),
-            least=64,
-        )
+        parts = over_rows(partial(match_texts, text_ptr, sentence_ptr, words.indices, *index), len(texts), least=64)
         lengths, labels, counts = (np.concatenate([part[which] for part in parts]) for which in range(3))
         matched_share = counts / np.diff(self.label_ptr_)[labels]
         excess = (
@@ -170,19 +167,18 @@ def match_texts(
             here = words[sentence_ptr[sentence] : sentence_ptr[sentence + 1]]
             word_seen[here] = sentence
             for word in here:
-                candidates = index_labels[index_ptr[word] : index_ptr[word + 1]]
-                size = match_labels(
-                    candidates,
-                    sentence,
-                    word_seen,
-                    label_seen,
-                    label_ptr,
-                    label_words,
-                    min_matches,
-                    best,
-                    matched,
-                    size,
-                )
+                for label in index_labels[index_ptr[word] : index_ptr[word + 1]]:
+                    if label_seen[label] == sentence:
+                        continue
+                    label_seen[label] = sentence
+                    count = 0
+                    for index in range(label_ptr[label], label_ptr[label + 1]):
+                        count += word_seen[label_words[index]] == sentence
+                    if count >= min_matches[label] and count > best[label]:
+                        if best[label] == 0:
+                            matched[size] = label
+                            size += 1
+                        best[label] = count
         if used + size > len(labels):
             labels, counts = with_room(labels, used, size), with_room(counts, used, size)
         labels[used : used + size] = matched[:size]
@@ -191,32 +187,3 @@ def match_texts(
         used += size
         lengths[text - start] = size
     return lengths, labels[:used], counts[:used]
-
-
-@kernel
-def match_labels(
-    candidates: IntArray,
-    sentence: int,
-    word_seen: LongArray,
-    label_seen: LongArray,
-    label_ptr: LongArray,
-    label_words: IntArray,
-    min_matches: LongArray,
-    best: IntArray,
-    matched: IntArray,
-    size: int,
-) -> int:
-    """Count the words that a sentence shares with its new candidates; return how many labels have matched so far."""
-    for label in candidates:
-        if label_seen[label] == sentence:
-            continue
-        label_seen[label] = sentence
-        count = 0
-        for index in range(label_ptr[label], label_ptr[label + 1]):
-            count += word_seen[label_words[index]] == sentence
-        if count >= min_matches[label] and count > best[label]:
-            if best[label] == 0:
-                matched[size] = label
-                size += 1
-            best[label] = count
-    return size

@@ -195,6 +195,16 @@ def stop_buckets(stop_words: StopWords, shape: NgramShape = WORDS) -> IntArray:
     return np.unique(count_ngrams([" ".join(listed)], NgramShape(n_features=shape.n_features)).buckets)
 
 
+def described_names(hierarchy: Hierarchy, descriptions: Descriptions) -> list[str]:
+    """Return the description of every label, or its name in words if it has none.
+
+    >>> described_names(Hierarchy.flat(["A1", "red_wine"]), {"A1": "made of grapes"})
+    ['made of grapes', 'red wine']
+    """
+    described = node_descriptions(hierarchy, descriptions)
+    return [described.get(node) or name_words(name) for node, name in enumerate(hierarchy.names)]
+
+
 def described_words(
     hierarchy: Hierarchy, descriptions: Descriptions, stop_words: StopWords
 ) -> tuple[IntArray, sparse.csr_array]:
@@ -220,9 +230,7 @@ def described_words(
     >>> len(vocabulary), words.sum(axis=1).tolist()
     (2, [2.0, 1.0])
     """
-    given = node_descriptions(hierarchy, descriptions)
-    texts = [given.get(node) or name_words(name) for node, name in enumerate(hierarchy.names)]
-    sizes, buckets, _ = count_ngrams(texts, WORDS)
+    sizes, buckets, _ = count_ngrams(described_names(hierarchy, descriptions), WORDS)
     vocabulary: IntArray = np.setdiff1d(buckets, stop_buckets(stop_words))
     return vocabulary, presence(sizes, buckets, vocabulary)
 
@@ -246,12 +254,12 @@ def presence(sizes: LongArray, hashes: npt.NDArray[Any], vocabulary: npt.NDArray
     >>> presence(np.array([2, 1]), np.array([7, 5, 9]), np.array([5, 7])).toarray().tolist()
     [[1.0, 1.0], [0.0, 0.0]]
     """
-    place = np.searchsorted(vocabulary, hashes)
-    hit = place < len(vocabulary)
-    hit[hit] = vocabulary[place[hit]] == hashes[hit]
+    column = np.searchsorted(vocabulary, hashes)
+    hit = column < len(vocabulary)
+    hit[hit] = vocabulary[column[hit]] == hashes[hit]
     ptr = np.concatenate([[0], np.cumsum(hit)])[np.concatenate([[0], np.cumsum(sizes)])].astype(np.int32)
     result = sparse.csr_array(
-        (np.ones(ptr[-1], np.float32), place[hit].astype(np.int32), ptr), (len(sizes), len(vocabulary))
+        (np.ones(ptr[-1], np.float32), column[hit].astype(np.int32), ptr), (len(sizes), len(vocabulary))
     )
     result.sort_indices()
     return result

@@ -11,6 +11,7 @@ from treelabel.calibration.candidates import CandidateCalibration, candidate_cal
 from treelabel.core.array_schema import Array, Arrays, Csr, Schema
 from treelabel.core.bounded_memory import TOP_SCORES
 from treelabel.core.errors import TreelabelError
+from treelabel.core.matrices import entries
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
@@ -20,7 +21,7 @@ from treelabel.models.descriptions import Descriptions, check_descriptions, name
 from treelabel.models.settings import Cost, Seed
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
-from treelabel.selection.held_out import hold_out
+from treelabel.selection.training import hold_out
 from treelabel.text.phrases import PhraseMatches, Phrases
 
 # Texts that are searched at once, and how many the ranker learns from at most.
@@ -145,30 +146,29 @@ class Lexical(Model):
         self.calibration_ = self.calibration_.fit(evidence, held.labels)
         shown = np.random.default_rng(self.seed).permutation(len(held))[:MOST_SHOWN]
         p = self.calibration_.probabilities(sparse.csr_array(evidence[shown]))
-        return HeldOut(
-            Scores(train.hierarchy, p), held.labels[shown], None if held.groups is None else held.groups[shown]
-        )
+        return HeldOut.of(p, held[shown])
 
     def _compile(self, h: Hierarchy) -> None:
         """Compile the names of all labels."""
-        given, forms, label, preferred = node_descriptions(h, self.descriptions), list[str](), list[int](), list[bool]()
+        described = node_descriptions(h, self.descriptions)
+        forms, label, preferred = list[str](), list[int](), list[bool]()
         for node, name in enumerate(h.names):
-            own = surface_forms(name)
-            also = [form for part in SEPARATORS.split(given.get(node, "")) for form in surface_forms(part.strip())]
+            first = surface_forms(name)
+            also = [form for part in SEPARATORS.split(described.get(node, "")) for form in surface_forms(part.strip())]
             also = [form for form in also if len(form.split()) <= LONGEST_NAME]
-            forms += own + also
-            label += [node] * (len(own) + len(also))
-            preferred += [True] * len(own) + [False] * len(also)
+            forms += first + also
+            label += [node] * (len(first) + len(also))
+            preferred += [True] * len(first) + [False] * len(also)
         self.phrases_, number = Phrases.of(forms)
         words = self.phrases_.find(forms).words if len(forms) else np.zeros(0, np.int32)
-        kept = number >= 0
+        some = number >= 0
         count = len(self.phrases_)
         # Forms of a label that are one phrase are added up: it is a name if a name is among them.
         marks = np.where(np.array(preferred, np.bool_), NAME_MARK, 1).astype(np.float32)
-        pairs = sparse.csr_array((marks[kept], (number[kept], np.array(label, np.int32)[kept])), (count, len(h)))
+        pairs = sparse.csr_array((marks[some], (number[some], np.array(label, np.int32)[some])), (count, len(h)))
         pairs.sum_duplicates()
         length = np.zeros(count, np.float32)
-        length[number[kept]] = words[kept]
+        length[number[some]] = words[some]
         nothing = np.zeros(len(pairs.indices), np.int64)
         self.index_ = Index(
             pairs.indptr.astype(np.int64),
@@ -188,7 +188,7 @@ class Lexical(Model):
             marks = targets[low : low + TEXT_BLOCK]
             text, _, pair = self._pairs(result)
             index.df[:] += np.bincount(result.phrases, minlength=len(index.df))
-            index.hits[:] += np.bincount(pair[has(marks, text, index.labels[pair])], minlength=len(index.hits))
+            index.hits[:] += np.bincount(pair[entries(marks, text, index.labels[pair]) > 0], minlength=len(index.hits))
             index.counts[:] += np.bincount(marks.indices, minlength=len(index.counts))
 
     def _left_out(
@@ -197,7 +197,7 @@ class Lexical(Model):
         """Tell which matches are true; and by how much df, hits and counts of each are due to its own group."""
         text, entry, pair = self._pairs(result)
         label = self.index_.labels[pair]
-        true = has(targets, text, label)
+        true = entries(targets, text, label) > 0
         if groups is None:
             return true, (np.ones(len(text), np.int64), true.astype(np.int64), true.astype(np.int64))
         group = groups[text]
@@ -262,8 +262,8 @@ class Lexical(Model):
 
     def _evidence(self, matches: Matches, texts: int) -> sparse.csr_array:
         """Compute the odds of labels, of which the best match counts: documents x nodes."""
-        own = (matches.features - self.scales_[0]) / self.scales_[1]
-        z = np.clip(own @ self.coefficients_[:-1] + self.coefficients_[-1], -15, 15)
+        scaled = (matches.features - self.scales_[0]) / self.scales_[1]
+        z = np.clip(scaled @ self.coefficients_[:-1] + self.coefficients_[-1], -15, 15)
         nodes = len(self.hierarchy_)
         key = matches.text * np.int64(nodes) + self.index_.labels[matches.pair]
         order = np.lexsort((-z, key))
@@ -332,26 +332,6 @@ def check_index(arrays: Arrays) -> None:
     phrase = np.repeat(np.arange(len(arrays["df"])), np.diff(arrays["ptr"]))
     if (arrays["hits"] > arrays["df"][phrase]).any() or (arrays["scales"][1] <= 0).any():
         raise TreelabelError("hits holds more documents than have the phrase, or scales is not above 0")
-
-
-def has(marks: LabelMatrix, row: LongArray, column: IntArray) -> BoolArray:
-    """Tell which places of a matrix are marked.
-
-    Parameters
-    ----------
-    marks : csr_array
-        The matrix.
-    row, column : array of shape (n,)
-        Places.
-
-    Returns
-    -------
-    array of shape (n,)
-    """
-    width = np.int64(marks.shape[1])
-    known = np.repeat(np.arange(marks.shape[0]), np.diff(marks.indptr)) * width + marks.indices
-    result: BoolArray = np.isin(row * width + column, known)
-    return result
 
 
 def count_of(keys: LongArray, asked: LongArray) -> LongArray:

@@ -9,7 +9,6 @@ from scipy import sparse
 from treelabel.calibration.candidates import (
     CandidateCalibration,
     candidate_calibration,
-    count_targets,
     largest_evidence,
     targets_of,
 )
@@ -28,7 +27,7 @@ from treelabel.hierarchy.moves import Moves
 from treelabel.models.base import Training
 from treelabel.models.descriptions import Descriptions, check_descriptions, is_code, label_text, node_descriptions
 from treelabel.models.growth import GrowingModel
-from treelabel.models.neighbours import DenseStore, Nearest, SparseStore, Store, sparse_rows, votes
+from treelabel.models.neighbours import DenseStore, Nearest, SparseStore, sparse_rows, votes
 from treelabel.models.persistence.schema import (
     MOST_DIMENSION,
     EncoderNote,
@@ -41,7 +40,7 @@ from treelabel.models.persistence.schema import (
 from treelabel.models.settings import Count, NgramRange, Seed
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
-from treelabel.selection.held_out import candidate_loss, hold_out
+from treelabel.selection.training import candidate_loss, hold_out
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Tfidf
 
@@ -132,6 +131,8 @@ class Memory(GrowingModel):
     name: ClassVar[str] = "memory"
     learned = MemoryValues
     calibration_: CandidateCalibration = field(init=False)
+    # Rows of tf-idf, or of embeddings where there is an encoder.
+    names_: Any = field(init=False)
 
     hierarchy: Hierarchy | None = None
     encoder: str | Encoder | None = None
@@ -163,14 +164,14 @@ class Memory(GrowingModel):
         self.vectors_ = None if vectors is None else DenseStore(vectors.astype(np.float16))
         self.names_ = self._name_store(train.hierarchy)
         self.targets_ = targets_of(train.hierarchy, train.labels, self.regime_)
-        self.weights_ = NeighbourWeights(*self._choices(first=True)[0])
+        self.weights_ = NeighbourWeights(*(values[0] for values in self._choices()))
         self.calibration_ = self._calibration(train.hierarchy)
         left = self._left_out(train)
         held, groups = train[left], np.arange(len(train)) if train.groups is None else train.groups
         recalled = self._recall(rows[left], None if vectors is None else vectors[left], groups, groups[left])
         self._choose(recalled, held)
-        scores = Scores(train.hierarchy, self.calibration_.probabilities(self._evidence(recalled)))
-        return HeldOut(scores, held.labels, held.groups) if len(left) > 1 else None
+        p = self.calibration_.probabilities(self._evidence(recalled))
+        return HeldOut.of(p, held) if len(left) > 1 else None
 
     def _left_out(self, train: Training) -> LongArray:
         """Draw documents to look at; each is left out with its group alone, so that all of a small set can be."""
@@ -179,12 +180,11 @@ class Memory(GrowingModel):
         few = len(train) <= MOST_LEFT_OUT
         return np.arange(len(train)) if few else hold_out(len(train), MOST_LEFT_OUT, self.seed, train.groups)
 
-    def _choices(self, first: bool = False) -> list[tuple[float, ...]]:
-        """List the values of each setting to choose from; or the first of each, as one entry."""
-        given = (self.power, self.blend, self.label_weight, self.threshold)
+    def _choices(self) -> list[tuple[float, ...]]:
+        """List the values of each setting to choose from."""
+        settings = (self.power, self.blend, self.label_weight, self.threshold)
         usual = (POWERS, BLENDS, LABEL_WEIGHTS, THRESHOLDS)
-        result = [many if value is None else (value,) for value, many in zip(given, usual, strict=True)]
-        return [tuple(many[0] for many in result)] if first else result
+        return [many if value is None else (value,) for value, many in zip(settings, usual, strict=True)]
 
     def _choose(self, recalled: Neighbourhood, held: Training) -> None:
         """Choose the settings that are None one after the other, and fit the calibration; see `candidate_loss`."""
@@ -240,10 +240,10 @@ class Memory(GrowingModel):
             require_width(result, self.vectors_.vectors.shape[1], self)
         return result
 
-    def _name_store(self, h: Hierarchy) -> Store:
+    def _name_store(self, h: Hierarchy) -> SparseStore | DenseStore:
         """Make rows of the names of labels; a code says nothing, and has a row of zeros."""
-        given = node_descriptions(h, self.descriptions)
-        texts = [label_text(name, given.get(node)) for node, name in enumerate(h.names)]
+        described = node_descriptions(h, self.descriptions)
+        texts = [label_text(name, described.get(node)) for node, name in enumerate(h.names)]
         silent = np.array([is_code(text) for text in texts], np.bool_)
         vectors = self._embed(Strings.of(texts))
         if vectors is None:
@@ -257,17 +257,15 @@ class Memory(GrowingModel):
         words: sparse.csr_array,
         vectors: FloatArray | None,
         groups: LongArray | None = None,
-        own: LongArray | None = None,
+        query_groups: LongArray | None = None,
     ) -> Neighbourhood:
         """Look up what texts are like, leaving out training texts of their own group if groups are given."""
         count = min(self.n_neighbors, self.targets_.shape[0])
-        by_words = self.words_.nearest(words, count, groups, own)
-        labels = min(self.n_neighbors, len(self.hierarchy_))
-        if vectors is None or not isinstance(self.vectors_, DenseStore) or not isinstance(self.names_, DenseStore):
-            assert isinstance(self.names_, SparseStore)
-            return Neighbourhood(by_words, None, self.names_.nearest(words, labels))
-        by_embedding = self.vectors_.nearest(vectors, count, groups, own)
-        return Neighbourhood(by_words, by_embedding, self.names_.nearest(vectors, labels))
+        by_words, by_embedding = self.words_.nearest(words, count, groups, query_groups), None
+        if self.vectors_ is not None and vectors is not None:
+            by_embedding = self.vectors_.nearest(vectors, count, groups, query_groups)
+        names = self.names_.nearest(words if vectors is None else vectors, min(self.n_neighbors, len(self.hierarchy_)))
+        return Neighbourhood(by_words, by_embedding, names)
 
     # Scoring
 
@@ -304,9 +302,8 @@ class Memory(GrowingModel):
         values = {"encoder": note, "documents": self.targets_.shape[0], "weights": list(astuple(self.weights_))}
         arrays = {**self.tfidf_.arrays(), **self.calibration_.arrays(), **csr_arrays("words", self.words_.features)}
         arrays |= {"labels_indices": self.targets_.indices, "labels_indptr": self.targets_.indptr}
-        if isinstance(self.names_, DenseStore) and self.vectors_ is not None:
+        if self.vectors_ is not None:
             return values, {**arrays, "vectors": self.vectors_.vectors, "names": self.names_.vectors}
-        assert isinstance(self.names_, SparseStore)
         return values, {**arrays, **csr_arrays("names", self.names_.features)}
 
     def _schema(self, values: dict[str, Any]) -> Schema:
@@ -342,4 +339,5 @@ class Memory(GrowingModel):
         self.calibration_ = self._calibration(self.hierarchy_).restore(arrays)
 
     def _calibration(self, hierarchy: Hierarchy) -> CandidateCalibration:
-        return candidate_calibration(self.regime_ == "multi_path")(hierarchy, count_targets(self.targets_))
+        counts = np.bincount(self.targets_.indices, minlength=self.targets_.shape[1]).astype(np.int64)
+        return candidate_calibration(self.regime_ == "multi_path")(hierarchy, counts)

@@ -7,7 +7,7 @@ leave out groups at query time, and bring a saved form that is no pickle. So sea
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +41,7 @@ class DenseStore:
     vectors: npt.NDArray[np.float16]
 
     def nearest(
-        self, queries: FloatArray, count: int, groups: LongArray | None = None, own: LongArray | None = None
+        self, queries: FloatArray, count: int, groups: LongArray | None = None, query_groups: LongArray | None = None
     ) -> Nearest:
         """Find the nearest rows.
 
@@ -53,47 +53,22 @@ class DenseStore:
             How many to find.
         groups : array of shape (rows,) or None
             The group of each stored row.
-        own : array of shape (queries,) or None
+        query_groups : array of shape (queries,) or None
             The group of each query, none of whose rows is found; both or neither must be given.
 
         Returns
         -------
         Nearest
         """
-        members, mine = _groups(groups, own, len(self.vectors), len(queries))
+        members, mine = _groups(groups, query_groups, len(self.vectors), len(queries))
         result = _nothing(len(queries), count)
         for low in range(0, len(self.vectors), STORED_BLOCK):
             stored = self.vectors[low : low + STORED_BLOCK].astype(np.float32)
             step = max(1, BLOCK_COSINES // len(stored))
             for first in range(0, len(queries), step):
                 block = np.ascontiguousarray(queries[first : first + step] @ stored.T, np.float32)
-                keep_blocks(block, low, members, mine, first, result)
+                over_rows(partial(keep_largest, block, low, members, mine, first, *result), len(block), least=16)
         return result
-
-
-def keep_blocks(block: FloatArray, low: int, groups: LongArray, own: LongArray, first: int, result: Nearest) -> None:
-    """Keep the largest cosines of a block of queries and stored rows, in threads.
-
-    Parameters
-    ----------
-    block : array of shape (queries, rows)
-        Cosines.
-    low : int
-        The number of the first stored row.
-    groups, own
-        As in `DenseStore.nearest`.
-    first : int
-        The number of the first query.
-    result : Nearest
-        What has been found so far, which is changed.
-    """
-    over_rows(
-        lambda start, stop: keep_largest(
-            block[start:stop], low, groups, own, first + start, result.rows, result.cosines
-        ),
-        len(block),
-        least=16,
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +83,11 @@ class SparseStore:
         return sparse.csc_array(self.features)
 
     def nearest(
-        self, queries: sparse.csr_array, count: int, groups: LongArray | None = None, own: LongArray | None = None
+        self,
+        queries: sparse.csr_array,
+        count: int,
+        groups: LongArray | None = None,
+        query_groups: LongArray | None = None,
     ) -> Nearest:
         """Find the nearest rows; those that have no feature in common with a query are not found.
 
@@ -116,48 +95,27 @@ class SparseStore:
         ----------
         queries : csr_array of shape (queries, features)
             Rows of length 1.
-        count, groups, own
+        count, groups, query_groups
             As in `DenseStore.nearest`.
 
         Returns
         -------
         Nearest
         """
-        index, rows = self.index, self.features.shape[0]
-        members, mine = _groups(groups, own, rows, queries.shape[0])
+        index = self.index
+        members, mine = _groups(groups, query_groups, self.features.shape[0], queries.shape[0])
         result = _nothing(queries.shape[0], count)
-        data = queries.data.astype(np.float32, copy=False)
-        values = index.data.astype(np.float32, copy=False)
-
-        def some(start: int, stop: int) -> None:
-            search_index(
-                queries.indptr,
-                queries.indices,
-                data,
-                index.indptr,
-                index.indices,
-                values,
-                rows,
-                members,
-                mine,
-                start,
-                stop,
-                result.rows,
-                result.cosines,
-            )
-
-        over_rows(some, queries.shape[0], least=8)
+        rows = queries.indptr, queries.indices, queries.data.astype(np.float32, copy=False)
+        inverted = index.indptr, index.indices, index.data.astype(np.float32, copy=False)
+        over_rows(partial(search_index, *rows, *inverted, members, mine, *result), queries.shape[0], least=8)
         return result
 
 
-Store = DenseStore | SparseStore
-
-
-def _groups(groups: Any, own: Any, rows: int, queries: int) -> tuple[LongArray, LongArray]:
+def _groups(groups: Any, query_groups: Any, rows: int, queries: int) -> tuple[LongArray, LongArray]:
     """Return groups as arrays; without groups, all rows are in one that no query is in."""
-    if groups is None or own is None:
+    if groups is None or query_groups is None:
         return np.zeros(rows, np.int64), np.full(queries, -1, np.int64)
-    return np.asarray(groups, np.int64), np.asarray(own, np.int64)
+    return np.asarray(groups, np.int64), np.asarray(query_groups, np.int64)
 
 
 def _nothing(queries: int, count: int) -> Nearest:
@@ -167,24 +125,32 @@ def _nothing(queries: int, count: int) -> Nearest:
 @kernel
 def insert(row: int, cosine: float, rows: IntArray, cosines: FloatArray) -> None:
     """Insert a row where it belongs among those found, which are sorted; it is larger than the last of them."""
-    place = len(rows) - 1
-    while place > 0 and cosines[place - 1] < cosine:
-        rows[place], cosines[place] = rows[place - 1], cosines[place - 1]
-        place -= 1
-    rows[place], cosines[place] = row, cosine
+    position = len(rows) - 1
+    while position > 0 and cosines[position - 1] < cosine:
+        rows[position], cosines[position] = rows[position - 1], cosines[position - 1]
+        position -= 1
+    rows[position], cosines[position] = row, cosine
 
 
 @kernel
 def keep_largest(
-    block: FloatArray, low: int, groups: LongArray, own: LongArray, first: int, rows: IntArray, cosines: FloatArray
+    block: FloatArray,
+    low: int,
+    groups: LongArray,
+    query_groups: LongArray,
+    first: int,
+    rows: IntArray,
+    cosines: FloatArray,
+    start: int,
+    stop: int,
 ) -> None:
-    """Go through cosines of queries `first` and so on with the stored rows from `low` on, and keep the largest."""
+    """Keep the largest cosines of the queries start..stop of a block, which begins with query `first` and row `low`."""
     last = rows.shape[1] - 1
-    for query in range(block.shape[0]):
-        kept, largest, mine = rows[first + query], cosines[first + query], own[first + query]
+    for query in range(start, stop):
+        nearest, largest, mine = rows[first + query], cosines[first + query], query_groups[first + query]
         for index in range(block.shape[1]):
             if block[query, index] > largest[last] and groups[low + index] != mine:
-                insert(low + index, block[query, index], kept, largest)
+                insert(low + index, block[query, index], nearest, largest)
 
 
 @fast_kernel
@@ -202,24 +168,23 @@ def search_index(
     index_ptr: IntArray,
     index_rows: IntArray,
     index_values: FloatArray,
-    count: int,
     groups: LongArray,
-    own: LongArray,
-    start: int,
-    stop: int,
+    query_groups: LongArray,
     rows: IntArray,
     cosines: FloatArray,
+    start: int,
+    stop: int,
 ) -> None:
     """Find the nearest rows of queries start..stop: add up products feature by feature, then keep the largest sums."""
-    totals, last = np.zeros(count, np.float32), rows.shape[1] - 1
+    totals, last = np.zeros(len(groups), np.float32), rows.shape[1] - 1
     for query in range(start, stop):
         for index in range(ptr[query], ptr[query + 1]):
             low, high = index_ptr[idx[index]], index_ptr[idx[index] + 1]
             add_products(totals, val[index], index_rows[low:high], index_values[low:high])
-        kept, largest, mine = rows[query], cosines[query], own[query]
-        for row in range(count):
+        nearest, largest, mine = rows[query], cosines[query], query_groups[query]
+        for row in range(len(groups)):
             if totals[row] > largest[last] and groups[row] != mine:
-                insert(row, totals[row], kept, largest)
+                insert(row, totals[row], nearest, largest)
             totals[row] = 0
 
 
@@ -259,8 +224,8 @@ def sparse_rows(columns: Any, values: Any, width: int) -> sparse.csr_array:
     >>> sparse_rows(np.array([[1, -1]]), np.array([[0.5, 0.0]]), 3).toarray().tolist()
     [[0.0, 0.5, 0.0]]
     """
-    kept = (columns >= 0) & (values > 0)
-    ptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
-    result = sparse.csr_array((values[kept], columns[kept], ptr), (len(columns), width))
+    is_known = (columns >= 0) & (values > 0)
+    ptr = np.concatenate([[0], np.cumsum(is_known.sum(axis=1))])
+    result = sparse.csr_array((values[is_known], columns[is_known], ptr), (len(columns), width))
     result.sort_indices()
     return result

@@ -37,7 +37,7 @@ from treelabel.models.settings import Seed, Share
 from treelabel.rules.registry import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
-from treelabel.selection.held_out import hold_out, log_loss
+from treelabel.selection.training import hold_out, log_loss
 
 # Prior strengths that leave-one-out chooses from, and how many documents it looks at.
 PARENT_STRENGTHS = (1.0, 2.0, 4.0)
@@ -155,8 +155,7 @@ class Prototype(GrowingModel):
         label = min(labels, key=lambda strength: loss((parents[0], strength)))
         min(parents, key=lambda strength: loss((strength, label)))
         self.prototypes_ = self._prototypes()
-        p = self.calibration_.probabilities(cosines_with(self.prior_strengths_))
-        return HeldOut(Scores(left_out.hierarchy, p), left_out.labels, left_out.groups)
+        return HeldOut.of(self.calibration_.probabilities(cosines_with(self.prior_strengths_)), left_out)
 
     def _carry_over(self, more: Training | None, moves: Moves) -> None:
         """Go over to another hierarchy: sums go with their labels; new labels start with their names.
@@ -208,10 +207,10 @@ class Prototype(GrowingModel):
         return result
 
     def _label_vectors(self, h: Hierarchy) -> FloatArray:
-        given = node_descriptions(h, self.descriptions)
-        kept = slice(None) if self.label_text == "path" else slice(-1, None)
-        names = [" ".join(path.split(" > ")[kept]) for path in h.paths()]
-        return self._vectors(Strings.of([label_text(name, given.get(node)) for node, name in enumerate(names)]))
+        described = node_descriptions(h, self.descriptions)
+        steps = slice(None) if self.label_text == "path" else slice(-1, None)
+        names = [" ".join(path.split(" > ")[steps]) for path in h.paths()]
+        return self._vectors(Strings.of([label_text(name, described.get(node)) for node, name in enumerate(names)]))
 
     def _rows(self, data: Training) -> LabelMatrix:
         """Mark the outputs of texts: their nodes, and the stop where their path ends at an inner node."""
@@ -221,14 +220,11 @@ class Prototype(GrowingModel):
     # Scoring
 
     def _score(self, texts: Strings) -> Scores:
-        return self._scored(texts, None)
+        return self._score_top(texts, None)
 
-    def _score_top(self, texts: Strings, top: int) -> Scores:
-        return self._scored(texts, top)
-
-    def _scored(self, texts: Strings, top: int | None) -> Scores:
+    def _score_top(self, texts: Strings, top: int | None) -> Scores:
         if not len(texts):
-            return Scores(self.hierarchy_, np.zeros((0, len(self.hierarchy_)), np.float32))
+            return Scores.concat(self.hierarchy_, [])
         vectors = self._vectors(texts)
         step = max(1, BLOCK_COSINES // len(self.prototypes_))
         parts = [
@@ -241,8 +237,8 @@ class Prototype(GrowingModel):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         values = {"encoder": encoder_note(self.encoder_), "prior_strengths": list(self.prior_strengths_)}
-        kept = {"labels": self.means_.labels, "sums": self.means_.sums, "counts": self.means_.counts}
-        return values, {**kept, "stops": self.stops_, "whitening": self.whitening_, **self.calibration_.arrays()}
+        means = {name: getattr(self.means_, name) for name in ("labels", "sums", "counts")}
+        return values, {**means, "stops": self.stops_, "whitening": self.whitening_, **self.calibration_.arrays()}
 
     def _schema(self, values: dict[str, Any]) -> Schema:
         h, kind, vectors = self.hierarchy_, self._calibration, ("nodes + stops", "dimension")

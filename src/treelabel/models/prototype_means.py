@@ -142,27 +142,27 @@ class Means:
         cosines = row_product(unit, normalize_rows(full).T)
         row = row_numbers(rows)
         # Prototypes of texts' own outputs, entry by entry of `rows`, parents first.
-        own = np.zeros((len(row), full.shape[1]), np.float32)
+        without = np.zeros((len(row), full.shape[1]), np.float32)
         keys = row * rows.shape[1] + rows.indices
         for level in np.unique(self.depth[rows.indices]):
             index = np.flatnonzero(self.depth[rows.indices] == level)
             outputs = rows.indices[index]
-            above = self._above_without(keys, own, row[index], outputs)
+            above = self._above_without(keys, without, row[index], outputs)
             sums, counts = self.sums[outputs] - vectors[row[index]], self.counts[outputs] - 1
-            own[index] = self._shrunk(sums, counts, outputs, above, strengths)
-        cosines[row, rows.indices] = (normalize_rows(own) * unit[row]).sum(axis=1)
+            without[index] = self._shrunk(sums, counts, outputs, above, strengths)
+        cosines[row, rows.indices] = (normalize_rows(without) * unit[row]).sum(axis=1)
         return np.asarray(cosines, np.float32)
 
-    def _above_without(self, keys: LongArray, own: FloatArray, row: LongArray, outputs: IntArray) -> FloatArray:
-        """Compute the mean of the parents' prototypes without the text, which are already in `own`."""
-        result = np.zeros((len(row), own.shape[1]), np.float32)
+    def _above_without(self, keys: LongArray, without: FloatArray, row: LongArray, outputs: IntArray) -> FloatArray:
+        """Compute the mean of the parents' prototypes without the text, which are already in `without`."""
+        result = np.zeros((len(row), without.shape[1]), np.float32)
         length = np.diff(self.above.indptr)[outputs]
         entry = np.repeat(np.arange(len(row)), length)
         start = np.repeat(self.above.indptr[outputs] - np.concatenate([[0], np.cumsum(length)[:-1]]), length)
         index = start + np.arange(len(entry))
         parents, weights = self.above.indices[index], self.above.data[index]
         places = np.searchsorted(keys, row[entry] * len(self.depth) + parents)
-        np.add.at(result, entry, weights[:, None] * own[places])
+        np.add.at(result, entry, weights[:, None] * without[places])
         return result
 
 
@@ -227,7 +227,7 @@ def within_labels(vectors: FloatArray, train: Training) -> tuple[DoubleArray, in
     terminal = terminals.indices[terminals.indptr[single]]
     counts = np.bincount(terminal, minlength=len(train.hierarchy))
     rows, label = single[counts[terminal] > 1], terminal[counts[terminal] > 1]
-    given = vectors[rows].astype(np.float64)
+    known = vectors[rows].astype(np.float64)
     marks = sparse.csr_array((np.ones(len(rows)), (label, np.arange(len(rows)))), (len(counts), len(rows)))
-    means = (marks @ given) / np.maximum(counts, 1)[:, None]
-    return given - means[label], len(rows) - int((counts > 1).sum())
+    means = (marks @ known) / np.maximum(counts, 1)[:, None]
+    return known - means[label], len(rows) - int((counts > 1).sum())

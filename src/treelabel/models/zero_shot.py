@@ -7,11 +7,11 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.calibration.contract import softmax_of_spread, sum_to_nodes, terminal_paths
-from treelabel.core.array_schema import Array, Arrays, Csr, Schema
+from treelabel.core.array_schema import Array, Arrays, Schema
 from treelabel.core.bounded_memory import BLOCK_SCORES, MANY_NODES, TOP_SCORES
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
-from treelabel.core.types import DoubleArray, IntArray
+from treelabel.core.types import IntArray
 from treelabel.core.validation import LARGEST, Between
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
@@ -26,7 +26,15 @@ from treelabel.models.descriptions import (
     node_descriptions,
     stop_buckets,
 )
-from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, require_width, tfidf_arrays
+from treelabel.models.persistence.schema import (
+    MOST_DIMENSION,
+    EncoderNote,
+    csr_arrays,
+    csr_of,
+    csr_schema,
+    require_width,
+    tfidf_arrays,
+)
 from treelabel.models.settings import NgramRange, NonNegative, Seed
 from treelabel.scores.score_matrix import Scores
 from treelabel.text.ngrams import NgramShape
@@ -84,16 +92,15 @@ class ZeroShot(Model):
 
     def _fit(self, train: Training) -> None:
         h = train.hierarchy
-        given = node_descriptions(h, self.descriptions)
-        texts = [f"{name_words(name)} {given.get(node, '')}" for node, name in enumerate(h.names)]
+        described = node_descriptions(h, self.descriptions)
+        texts = [f"{name_words(name)} {described.get(node, '')}" for node, name in enumerate(h.names)]
         self.encoder_ = None if self.encoder is None else CachedEncoder(find_encoder(self.encoder))
         if self.encoder_ is None:
             learned = Tfidf.fit(texts, self._shape)
-            kept = ~np.isin(learned.buckets, stop_buckets(self.stop_words, self._shape))
-            self.tfidf_ = Tfidf(self._shape, learned.buckets[kept], learned.idf[kept])
-        own = self._vectors(Strings.of(texts))
+            is_term = ~np.isin(learned.buckets, stop_buckets(self.stop_words, self._shape))
+            self.tfidf_ = Tfidf(self._shape, learned.buckets[is_term], learned.idf[is_term])
         relatives = shares_of_relatives(h, self.ancestor_weight, self.descendant_weight)
-        self.prototypes_ = normalize_rows((relatives @ own)[self._terminals])
+        self.prototypes_ = normalize_rows((relatives @ self._vectors(Strings.of(texts)))[self._terminals])
 
     def _vectors(self, texts: Strings) -> Any:
         """Turn texts into rows of length 1, dense or sparse."""
@@ -107,34 +114,28 @@ class ZeroShot(Model):
         step = max(1, BLOCK_SCORES // max(1, len(h)))
         parts = []
         for low in range(0, len(texts), step):
-            scores = Scores(h, sum_to_nodes(self._terminal_probabilities(texts[low : low + step]), paths))
+            vectors = self._vectors(texts[low : low + step])
+            require_width(vectors, self.prototypes_.shape[1], self)
+            alike = vectors @ self.prototypes_.T
+            cosines = (alike.toarray() if sparse.issparse(alike) else alike).astype(np.float64)
+            scores = Scores(h, sum_to_nodes(softmax_of_spread(cosines, self.temperature), paths))
             parts.append((scores.top_k(TOP_SCORES) if len(h) >= MANY_NODES else scores).values)
-        return Scores.concat(h, parts) if parts else Scores(h, np.zeros((0, len(h)), np.float32))
-
-    def _terminal_probabilities(self, texts: Strings) -> DoubleArray:
-        """Compute the probability of every terminal node."""
-        vectors = self._vectors(texts)
-        require_width(vectors, self.prototypes_.shape[1], self)
-        alike = vectors @ self.prototypes_.T
-        cosines = (alike.toarray() if sparse.issparse(alike) else alike).astype(np.float64)
-        return softmax_of_spread(cosines, self.temperature)
+        return Scores.concat(h, parts)
 
     def _known_words(self) -> None:
         """Words come from the names of labels, not from training texts."""
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        kept = self.prototypes_
         if self.encoder_ is not None:
-            return {"encoder": encoder_note(self.encoder_)}, {"prototypes": kept}
-        arrays = {"data": kept.data, "indices": kept.indices, "indptr": kept.indptr}
-        return {"encoder": None}, {**self.tfidf_.arrays(), **arrays}
+            return {"encoder": encoder_note(self.encoder_)}, {"prototypes": self.prototypes_}
+        return {"encoder": None}, {**self.tfidf_.arrays(), **csr_arrays("", self.prototypes_)}
 
     def _schema(self, values: dict[str, Any]) -> Schema:
         sizes = {"terminals": len(self._terminals), "buckets": self._shape.n_features}
         if values["encoder"] is not None:
             prototypes = Array("float32|float64", ("terminals", "dimension"))
             return Schema({"prototypes": prototypes}, sizes=sizes, most={"dimension": MOST_DIMENSION})
-        return Schema(tfidf_arrays(), (Csr("terminals", "width"),), sizes, {"width": sizes["buckets"]})
+        return Schema(tfidf_arrays(), (csr_schema("", "terminals"),), sizes, {"width": sizes["buckets"]})
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         self.encoder_ = None
@@ -143,8 +144,7 @@ class ZeroShot(Model):
             self.prototypes_ = arrays["prototypes"]
             return
         self.tfidf_ = Tfidf(self._shape, arrays["buckets"], arrays["idf"])
-        parts = arrays["data"], arrays["indices"], arrays["indptr"]
-        self.prototypes_ = sparse.csr_array(parts, (len(self._terminals), self.tfidf_.width))
+        self.prototypes_ = csr_of("", arrays, (len(self._terminals), self.tfidf_.width))
 
 
 def shares_of_relatives(hierarchy: Hierarchy, up: float, down: float) -> sparse.csr_array:
@@ -167,5 +167,5 @@ def shares_of_relatives(hierarchy: Hierarchy, up: float, down: float) -> sparse.
     above = hierarchy.ancestors(nodes).astype(np.float32)
     below = hierarchy.descendants(nodes).astype(np.float32)
     mean = sparse.diags_array((1 / np.maximum(1, np.diff(below.indptr))).astype(np.float32))
-    own = sparse.eye_array(len(hierarchy), dtype=np.float32)
-    return sparse.csr_array(own + up * above + down * (mean @ below))
+    itself = sparse.eye_array(len(hierarchy), dtype=np.float32)
+    return sparse.csr_array(itself + up * above + down * (mean @ below))

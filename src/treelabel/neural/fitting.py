@@ -35,7 +35,7 @@ from treelabel.neural.training_arguments import TrainingArguments
 from treelabel.neural.validation_set import ValidationSet
 from treelabel.neural.weight_files import TrainState
 from treelabel.selection.evidence import HeldOut, Stage
-from treelabel.selection.held_out import hold_out
+from treelabel.selection.training import hold_out
 
 # Settings that do not change the result of a run; the encoder is identified by its fingerprint.
 NOT_OF_THE_RUN = ("hierarchy", "encoder", *TrainingArguments.unsaved)

@@ -25,7 +25,7 @@ from treelabel.neural.losses.truth import PreparedLabels
 from treelabel.neural.objective import Objective
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import Stage
-from treelabel.selection.held_out import log_loss
+from treelabel.selection.training import log_loss
 
 # Dropout before the outputs, as in BERT's own classifier.
 DROPOUT = 0.1

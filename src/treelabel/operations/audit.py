@@ -21,7 +21,7 @@ from treelabel.models.neighbours import SparseStore
 from treelabel.models.registry import make_model
 from treelabel.operations.label_errors import Suspects, disagreements, find_suspects
 from treelabel.scores.score_matrix import Scores
-from treelabel.selection.held_out import out_of_fold
+from treelabel.selection.training import out_of_fold
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Tfidf
 

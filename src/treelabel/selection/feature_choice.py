@@ -18,8 +18,7 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy.label_matrices import keep_entries
 from treelabel.selection.evidence import SettingTrial
-from treelabel.selection.held_out import hold_out, log_losses
-from treelabel.selection.training import Training
+from treelabel.selection.training import Training, hold_out, log_losses
 from treelabel.text.ngrams import NgramShape
 
 NgramRange = tuple[int, int] | None

@@ -26,7 +26,7 @@ from treelabel.models.settings import Folds, Seed, Settings
 from treelabel.rules.decisions import decide
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
-from treelabel.selection.held_out import draw_folds, hold_out
+from treelabel.selection.training import draw_folds, hold_out
 from treelabel.text.tfidf import Tfidf
 
 # From this many documents on, one fold is left out instead of each in turn: weights are few.
@@ -115,26 +115,26 @@ class Stack(Model):
 
     def _nested_settings(self) -> dict[str, Settings]:
         """Return the estimators by the name of their model; those after the first of a name have a number behind it."""
-        result = self._named(self._given())
+        result = self._by_name(self._specs())
         # Which of the usual ones are taken is seen when it learns.
-        return result if self.estimators is not None else {**self._named(EXTREME_ESTIMATORS), **result}
+        return result if self.estimators is not None else {**self._by_name(EXTREME_ESTIMATORS), **result}
 
-    def _named(self, specs: tuple[Spec, ...]) -> dict[str, Settings]:
+    def _by_name(self, specs: tuple[Spec, ...]) -> dict[str, Settings]:
         result: dict[str, Settings] = {}
-        for estimator in self._made(specs, self.encoder):
+        for estimator in self._make_estimators(specs):
             count = sum(name.partition("-")[0] == estimator.name for name in result)
             result[f"{estimator.name}-{count + 1}" if count else estimator.name] = estimator
         return result
 
     def _set_nested(self, name: str, estimator: Settings) -> None:
         assert isinstance(estimator, Model)
-        given = self._given()
-        if name not in self._named(given):
-            given = EXTREME_ESTIMATORS
-        place = list(self._named(given)).index(name)
-        self.estimators = (*given[:place], estimator, *given[place + 1 :])
+        specs = self._specs()
+        if name not in self._by_name(specs):
+            specs = EXTREME_ESTIMATORS
+        index = list(self._by_name(specs)).index(name)
+        self.estimators = (*specs[:index], estimator, *specs[index + 1 :])
 
-    def _given(self) -> tuple[Spec, ...]:
+    def _specs(self) -> tuple[Spec, ...]:
         """Return the estimators in the settings, or the usual ones: for very many labels, once these are known."""
         if self.estimators is not None:
             return tuple(self.estimators)
@@ -146,35 +146,34 @@ class Stack(Model):
         check_descriptions(self.descriptions)
         if self.estimators is not None and not len(self.estimators):
             raise TreelabelError("the model stack needs estimators=, such as ('linear', 'prototype'), found ()")
-        for estimator in self._made(self._given(), self.encoder):
+        for estimator in self._make_estimators():
             estimator.require_settings()
 
     def _fit(self, train: Training) -> HeldOut | None:
-        self.estimators_ = self._fitted(train)
+        self.estimators_ = self._fit_estimators(train)
         self.pool_: Pool = self._pool.equal(train.hierarchy, len(self.estimators_), train.labels)
-        given, rows = self._left_out(train)
+        evidence, rows = self._left_out(train)
         if not len(rows):
             return None
         held = (train if train.valid is None else train.valid)[rows]
-        self.pool_ = self.pool_.fit(given, held.labels)
-        return HeldOut(Scores(train.hierarchy, self.pool_.probabilities(given)), held.labels, held.groups)
+        self.pool_ = self.pool_.fit(evidence, held.labels)
+        return HeldOut.of(self.pool_.probabilities(evidence), held)
 
-    def _fitted(self, train: Training) -> list[Model]:
+    def _fit_estimators(self, train: Training) -> list[Model]:
         """Make the estimators, and fit them."""
         # A memory without an encoder does without embeddings; here it is to have them.
         usual = self._is_extreme and self.estimators is None and self.encoder is None
-        estimators = self._unfitted(default_encoder_name() if usual else None)
+        estimators = self._make_estimators(encoder=default_encoder_name() if usual else None)
         for estimator in estimators:
             estimator.hierarchy_, estimator.regime_ = train.hierarchy, train.regime
             estimator._fit(train)
         return estimators
 
-    def _unfitted(self, encoder: str | None = None) -> list[Model]:
-        """Make the estimators for the labels that are known, with the encoder of the settings or another."""
-        return self._made(self._given(), self.encoder if encoder is None else encoder)
-
-    def _made(self, specs: tuple[Spec, ...], encoder: str | Encoder | None) -> list[Model]:
-        return [make_estimator(spec, encoder, self.seed, self.descriptions) for spec in specs]
+    def _make_estimators(self, specs: tuple[Spec, ...] | None = None, encoder: str | None = None) -> list[Model]:
+        """Make estimators, by default those for the labels that are known and with the encoder of the settings."""
+        each = self.encoder if encoder is None else encoder
+        chosen = self._specs() if specs is None else specs
+        return [make_estimator(spec, each, self.seed, self.descriptions) for spec in chosen]
 
     @property
     def _is_extreme(self) -> bool:
@@ -198,31 +197,31 @@ class Stack(Model):
         result: list[list[Any]] = []
         done: list[LongArray] = []
         folds = make_folds(train, self.cv, self.seed)
-        with progress_bar("learning weights", len(folds), train.progress) as told:
+        with progress_bar("learning weights", len(folds), train.progress) as report:
             try:
                 for left_out in folds:
                     others = train[np.setdiff1d(np.arange(len(train)), left_out)]
                     if train.stop or not others.labels.nnz:
                         break
-                    kept = left_out[: max(1, most // len(folds))]
-                    result.append([self._scores_of(each, train.texts.take(kept)) for each in self._fitted(others)])
-                    done.append(kept)
-                    told(len(done))
+                    some = left_out[: max(1, most // len(folds))]
+                    texts = train.texts.take(some)
+                    result.append([self._scores_of(each, texts) for each in self._fit_estimators(others)])
+                    done.append(some)
+                    report(len(done))
             except KeyboardInterrupt:
                 train.stop.interrupt()
         if not done:
             return [], np.zeros(0, np.int64)
-        return [Scores.concat(train.hierarchy, values).values for values in zip(*result, strict=True)], np.concatenate(
-            done
-        )
+        evidence = [Scores.concat(train.hierarchy, values).values for values in zip(*result, strict=True)]
+        return evidence, np.concatenate(done)
 
     # Scoring
 
     def _score(self, texts: Strings) -> Scores:
-        given = [self._scores_of(each, texts) for each in self.estimators_]
+        evidence = [self._scores_of(each, texts) for each in self.estimators_]
         step = max(1, BLOCK_SCORES // (TOP_SCORES if self._is_extreme else len(self.hierarchy_)))
         starts = range(0, max(1, len(texts)), step)
-        pooled = [self.pool_.probabilities([values[low : low + step] for values in given]) for low in starts]
+        pooled = [self.pool_.probabilities([values[low : low + step] for values in evidence]) for low in starts]
         return Scores.concat(self.hierarchy_, pooled)
 
     def _score_top(self, texts: Strings, top: int) -> Scores:
@@ -245,43 +244,43 @@ class Stack(Model):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         values, arrays = [], {f"pool.{name}": array for name, array in self.pool_.arrays().items()}
-        for place, estimator in enumerate(self.estimators_):
-            own, kept = estimator._state()
-            values.append(own)
-            arrays |= {f"{place}.{name}": array for name, array in kept.items()}
+        for index, estimator in enumerate(self.estimators_):
+            learned, inner = estimator._state()
+            values.append(learned)
+            arrays |= {f"{index}.{name}": array for name, array in inner.items()}
         return {"estimators": values}, arrays
 
     def _schema(self, values: dict[str, Any]) -> Schema:
-        unfitted, stored = self._unfitted(), values["estimators"]
+        unfitted, stored = self._make_estimators(), values["estimators"]
         if not unfitted or len(stored) != len(unfitted):
             raise TreelabelError(f"{len(stored)} estimators have learned, but the settings name {len(unfitted)}")
         nodes, pool = len(self.hierarchy_), self._pool.equal(self.hierarchy_, len(unfitted))
         sizes = {"nodes": nodes, "models": len(unfitted)}
         schemas = {"pool.": Schema(pool.parameters, sizes=sizes, most={"terminals": nodes}, relations=(pool.check,))}
-        for place, (each, own) in enumerate(zip(unfitted, stored, strict=True)):
+        for index, (each, learned) in enumerate(zip(unfitted, stored, strict=True)):
             each.hierarchy_, each.regime_ = self.hierarchy_, self.regime_
-            kept = {name: value for name, value in each.flat_settings().items() if name not in each.unsaved}
-            each.check_settings(kept, f"estimator {place}: the setting ")
-            schemas[f"{place}."] = each.schema(own)
+            saved = {name: value for name, value in each.flat_settings().items() if name not in each.unsaved}
+            each.check_settings(saved, f"estimator {index}: the setting ")
+            schemas[f"{index}."] = each.schema(learned)
         return Schema(parts=schemas)
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        self.estimators_ = self._unfitted()
-        for place, (each, own) in enumerate(zip(self.estimators_, values["estimators"], strict=True)):
+        self.estimators_ = self._make_estimators()
+        for index, (each, learned) in enumerate(zip(self.estimators_, values["estimators"], strict=True)):
             each.hierarchy_, each.regime_ = self.hierarchy_, self.regime_
-            each._restore(own, with_prefix(arrays, f"{place}."))
+            each._restore(learned, with_prefix(arrays, f"{index}."))
         pool = self._pool.equal(self.hierarchy_, len(self.estimators_))
         self.pool_ = pool.restore(with_prefix(arrays, "pool."))
 
     def _write_files(self, folder: Path) -> None:
-        for place, estimator in enumerate(self.estimators_):
-            with files_to(folder, f"{place}.") as own:
-                estimator._write_files(own)
+        for index, estimator in enumerate(self.estimators_):
+            with files_to(folder, f"{index}.") as inner:
+                estimator._write_files(inner)
 
     def _read_files(self, folder: Path) -> None:
-        for place, estimator in enumerate(self.estimators_):
-            with files_from(folder, f"{place}.") as own:
-                estimator._read_files(own)
+        for index, estimator in enumerate(self.estimators_):
+            with files_from(folder, f"{index}.") as inner:
+                estimator._read_files(inner)
 
 
 def make_estimator(spec: Spec, encoder: str | Encoder | None, seed: int, descriptions: Descriptions = None) -> Model:
@@ -313,12 +312,12 @@ def make_estimator(spec: Spec, encoder: str | Encoder | None, seed: int, descrip
         raise TreelabelError(f"expected the name of a model, or a mapping that has it as 'model', found {spec!r}")
     name = reported.pop("model")
     known = MODELS.find(name).maker.setting_names()
-    handed = {"encoder": encoder, "seed": seed, "descriptions": descriptions}
-    usual = {key: value for key, value in handed.items() if key in known}
+    shared = {"encoder": encoder, "seed": seed, "descriptions": descriptions}
+    usual = {key: value for key, value in shared.items() if key in known}
     # JSON has no tuples.
-    own = {key: tuple(value) if isinstance(value, list) else value for key, value in reported.items()}
-    check_setting_names(name, own)
-    return without_checkpoints(make_model(name, **{**usual, **own}))
+    exclusive = {key: tuple(value) if isinstance(value, list) else value for key, value in reported.items()}
+    check_setting_names(name, exclusive)
+    return without_checkpoints(make_model(name, **{**usual, **exclusive}))
 
 
 def without_checkpoints(model: Model) -> Model:
@@ -347,13 +346,10 @@ def make_folds(train: Training, cv: int, seed: int) -> list[LongArray]:
     """
     documents, rng = len(train), np.random.default_rng(seed)
     if train.groups is not None:
-        many = documents >= MANY_DOCUMENTS
-        whole = (
-            [hold_out(documents, LEFT_OUT_OF_MANY, seed, train.groups)]
-            if many
-            else draw_folds(documents, cv, seed, train.groups)
-        )
-        return [rng.permutation(fold) for fold in whole if len(fold)]
+        folds = draw_folds(documents, cv, seed, train.groups)
+        if documents >= MANY_DOCUMENTS:
+            folds = [hold_out(documents, LEFT_OUT_OF_MANY, seed, train.groups)]
+        return [rng.permutation(fold) for fold in folds if len(fold)]
     order = rng.permutation(documents)
     if documents >= MANY_DOCUMENTS:
         return [order[:LEFT_OUT_OF_MANY]]

@@ -1,24 +1,24 @@
 """The names of the n-grams of one text: the words and characters behind the buckets that `ngrams` counts.
 
-Nothing here is fast, and nothing is stored: names come from the text in question, so a model need not keep any.
+Nothing is stored: names come from the text in question, so a model need not keep any.
 """
 
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+import numpy as np
+
 from treelabel.text.ngrams import (
-    BOUNDARY,
-    CHAR_SEED,
     CODE_POINT,
     LONGEST_UNSPACED,
-    PRIME,
-    SPREAD,
     UNSPACED,
-    WORD_SEED,
     NgramShape,
     character_table,
+    list_characters,
+    list_words,
+    read_characters,
+    utf8,
 )
-
-_MASK = (1 << 64) - 1
 
 
 def named_ngrams(text: str, shape: NgramShape) -> dict[str, int]:
@@ -39,65 +39,40 @@ def named_ngrams(text: str, shape: NgramShape) -> dict[str, int]:
     >>> list(named_ngrams("T恤衫", NgramShape(ngram_range=(1, 2))))
     ['t', '恤', '恤衫', '衫']
     """
-    runs = _runs(text)
-    buckets: dict[str, int] = {}
+    data, ptr = utf8([text])
+    codes = np.empty(len(data), np.int32)
+    codes = codes[: read_characters(data, ptr[0], ptr[1], character_table(), codes)]
+    # Words and whether their script puts no blanks between them.
+    runs = groupby(codes.tolist(), lambda code: min(code, 1) + (code >= UNSPACED))
+    words = [("".join(chr(code & CODE_POINT) for code in run), kind == 2) for kind, run in runs if kind]
     short_words, long_words, short_chars, long_chars = shape.lengths
-    apart = shape.weights is not None
-    for is_unspaced, words in runs:
+    named_words = list(_word_names(words, short_words, long_words)) if long_words else []
+    names = named_words + [name for word, _ in words for name in _character_names(word, short_chars, long_chars)]
+    # Names come in the order in which the compiled loops list their buckets.
+    listed, apart = np.empty(len(names), np.int32), shape.weights is not None
+    if long_words:
+        list_words(codes, short_words, long_words, shape.n_features, apart, listed)
+    if long_chars:
+        kind = long_words - short_words + 1 if apart else 0
+        list_characters(codes, short_chars, long_chars, shape.n_features, kind, listed, len(named_words))
+    return dict(zip(names, listed.tolist(), strict=True))
+
+
+def _word_names(words: Sequence[tuple[str, bool]], shortest: int, longest: int) -> Iterator[str]:
+    recent: list[str] = []
+    for word, is_unspaced in words:
         if is_unspaced:
-            parts = [part for word in words for part in _unspaced_parts(word)] if long_words else []
-            buckets |= {_spell(part): _bucket(_hash_codes(int(WORD_SEED), part), shape.n_features) for part in parts}
-            continue
-        hashes = [_hash_codes(int(WORD_SEED), word) for word in words]
-        for length in range(short_words, long_words + 1):
-            kind = (length - short_words if apart else 0) * shape.n_features
-            for first in range(len(words) - length + 1):
-                name = " ".join(_spell(word) for word in words[first : first + length])
-                buckets[name] = kind + _bucket(_hash_words(hashes[first : first + length]), shape.n_features)
-    kind = (shape.kinds - 1) * shape.n_features
-    for word in (word for _, words in runs for word in words):
-        marked = [BOUNDARY, *word, BOUNDARY]
-        for size in range(short_chars, long_chars + 1):
-            for first in range(len(marked) - size + 1):
-                part = marked[first : first + size]
-                inner = "".join(chr(code) for code in part if code != BOUNDARY)
-                name = ("|" if part[0] == BOUNDARY else "~") + inner + ("|" if part[-1] == BOUNDARY else "~")
-                buckets[name] = kind + _bucket(_hash_codes(int(CHAR_SEED), part), shape.n_features)
-    return buckets
+            recent = []
+            for first in range(len(word)):
+                yield from (word[first:end] for end in range(first + 1, min(first + LONGEST_UNSPACED, len(word)) + 1))
+        else:
+            recent.append(word)
+            yield from (" ".join(recent[-size:]) for size in range(shortest, min(longest, len(recent)) + 1))
 
 
-def _runs(text: str) -> list[tuple[bool, list[list[int]]]]:
-    """Return the words of a text as lower-case code points, as long as they are of scripts with blanks or without."""
-    table = character_table()
-    codes = [int(table[ord(character)]) if ord(character) < len(table) else ord(character) for character in text]
-    kinds = groupby(codes, lambda code: 0 if code == 0 else 2 if code >= UNSPACED else 1)
-    words = [(kind == 2, [code & CODE_POINT for code in run]) for kind, run in kinds if kind]
-    return [(is_unspaced, [word for _, word in run]) for is_unspaced, run in groupby(words, lambda word: word[0])]
-
-
-def _unspaced_parts(word: list[int]) -> list[list[int]]:
-    """Return the n-grams of a word of an unspaced script."""
-    ends = range(1, LONGEST_UNSPACED + 1)
-    return [word[first : first + size] for first in range(len(word)) for size in ends if first + size <= len(word)]
-
-
-def _spell(codes: list[int]) -> str:
-    return "".join(map(chr, codes))
-
-
-def _hash_codes(seed: int, codes: list[int]) -> int:
-    for code in codes:
-        seed = (seed ^ code) * int(PRIME) & _MASK
-    return seed
-
-
-def _hash_words(words: list[int]) -> int:
-    """Hash an n-gram of words, given the hash of each."""
-    mixed = words[0]
-    for word in words[1:]:
-        mixed = (mixed * int(PRIME) & _MASK ^ word) * int(PRIME) & _MASK
-    return mixed
-
-
-def _bucket(mixed: int, n_features: int) -> int:
-    return (((mixed ^ (mixed >> 33)) * int(SPREAD) & _MASK) >> 32) * n_features >> 32
+def _character_names(word: str, shortest: int, longest: int) -> Iterator[str]:
+    # Between two boundaries, of which the first has the position 0.
+    last = len(word) + 2
+    for first in range(last - 1):
+        for end in range(first + shortest, min(first + longest, last) + 1):
+            yield ("~" if first else "|") + word[max(first - 1, 0) : end - 1] + ("|" if end in (1, last) else "~")

@@ -8,7 +8,7 @@ phrases there are.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -76,9 +76,7 @@ class Phrases:
             The phrases, and the number of each name's, -1 where it has no word.
         """
         data, ptr = utf8(names)
-        parts = over_rows(
-            lambda start, stop: hash_beginnings(data, ptr, character_table(), start, stop), len(ptr) - 1, least=4096
-        )
+        parts = over_rows(partial(hash_beginnings, data, ptr, character_table()), len(ptr) - 1, least=4096)
         sizes, hashes = (np.concatenate([part[which] for part in parts]) for which in range(2))
         ends = np.cumsum(sizes)
         whole = hashes[ends[sizes > 0] - 1]
@@ -103,12 +101,8 @@ class Phrases:
     def find(self, texts: Sequence[str]) -> PhraseMatches:
         """Find phrases in texts, the longest that begins at each word, unless it lies within one that began before."""
         data, ptr = utf8(texts)
-        table, count = self._table, len(self)
-        parts = over_rows(
-            lambda start, stop: find_phrases(data, ptr, character_table(), *table, count, start, stop),
-            len(ptr) - 1,
-            least=64,
-        )
+        some = partial(find_phrases, data, ptr, character_table(), *self._table, len(self))
+        parts = over_rows(some, len(ptr) - 1, least=64)
         return PhraseMatches(*(np.concatenate([part[which] for part in parts]) for which in range(6)))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy import sparse
@@ -70,7 +71,10 @@ def search_some(
     beam = Beam(np.arange(count + 1), np.zeros(count, np.int32), np.zeros(count, np.float32))
     for level, rankers in enumerate(levels):
         most = top if level + 1 == len(levels) else width
-        beam = expand(features, start, stop, beam, tree.children[level], rankers, most)
+        documents = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(beam.ptr))
+        offsets, margins = margins_of(features, documents, beam.nodes, tree.children[level], rankers)
+        add_losses(margins, offsets, beam.scores)
+        beam = Beam(*best_children(beam.ptr, beam.nodes, offsets, tree.children[level], margins, most))
     return beam
 
 
@@ -99,48 +103,11 @@ def search(
     csr_array of shape (documents, nodes of the last level)
         Logarithms of scores, best first. What is not stored has not been looked at, or is not among the best.
     """
-
-    def some(start: int, stop: int) -> Beam:
-        return search_some(features, tree, levels, width, top, start, stop)
-
+    some = partial(search_some, features, tree, levels, width, top)
     parts = over_rows(some, features.shape[0], least=64, most=batch_size(tree, width))
     sizes = np.concatenate([[0], *(np.diff(part.ptr) for part in parts)])
     nodes, scores = (np.concatenate([getattr(part, name) for part in parts]) for name in ("nodes", "scores"))
     return sparse.csr_array((scores, nodes, np.cumsum(sizes)), (features.shape[0], tree.sizes[len(levels) - 1]))
-
-
-def expand(
-    features: sparse.csr_array,
-    start: int,
-    stop: int,
-    beam: Beam,
-    children: LongArray,
-    rankers: Rankers,
-    most: int,
-) -> Beam:
-    """Go on from the nodes of a beam to the best of their children.
-
-    Parameters
-    ----------
-    features : csr_array of shape (documents, features)
-        Documents.
-    start, stop : int
-        The first of them that the beam is of, and one past the last.
-    beam : Beam
-        The nodes so far.
-    children : array of shape (nodes + 1,)
-        The children of each node.
-    most : int
-        Children to keep for each document.
-
-    Returns
-    -------
-    Beam
-    """
-    documents = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(beam.ptr))
-    offsets, margins = margins_of(features, documents, beam.nodes, children, rankers)
-    add_losses(margins, offsets, beam.scores)
-    return Beam(*best_children(beam.ptr, beam.nodes, offsets, children, margins, most))
 
 
 def margins_of(

@@ -5,20 +5,14 @@ from typing import Literal
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.likelihood import fit_sigmoid
 from treelabel.core.compute import over_rows
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.types import FloatArray, LongArray
-from treelabel.hierarchy.label_matrices import matches
 from treelabel.models.extreme.beam import BATCH, margins_of
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.rankers import Rankers
 
 Negatives = Literal["gold", "matcher", "both"]
-
-# Without held-out documents margins m become σ(2 m): at 0 as steep as (1 + m) / 2, which squared hinge estimates.
-USUAL_MAP = (2.0, 0.0)
-LEAST_SLOPE = 1e-3
 
 
 def best_clusters(margins: FloatArray, count: int) -> sparse.csr_array:
@@ -120,24 +114,3 @@ def rank(features: sparse.csr_array, beam: sparse.csr_array, tree: LabelTree, ra
     places = np.arange(ends[-1]) - np.repeat(ends[:-1] - children[beam.indices], sizes)
     margins = np.concatenate([margins for _, margins in parts])
     return sparse.csr_array((margins, places.astype(np.int32), ends[beam.indptr]), (beam.shape[0], children[-1]))
-
-
-def fit_map(margins: sparse.csr_array, true: sparse.csr_array) -> tuple[float, float]:
-    """Fit P(label | margin) = σ(slope · margin + intercept) to the labels that were looked at (Platt scaling).
-
-    Parameters
-    ----------
-    margins
-        Margins of held-out documents, documents × labels.
-    true
-        Their true labels.
-
-    Returns
-    -------
-    tuple
-        The slope, which is positive, and the intercept.
-    """
-    is_true = matches(true, margins)
-    if is_true.all() or not is_true.any():
-        return USUAL_MAP
-    return fit_sigmoid(margins.data, is_true, LEAST_SLOPE)

@@ -4,6 +4,7 @@ Balanced recursive k-means divides the labels; clusters may be the labels of a m
 indexing).
 """
 
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
@@ -51,21 +52,8 @@ def pifa(features: sparse.csr_array, labels: sparse.csr_array, most: int = 256) 
     [[0.71, 0.71], [0.0, 1.0]]
     """
     by_label = sparse.csc_array(labels)
-    values = features.data.astype(np.float32, copy=False)
-
-    def some(start: int, stop: int) -> tuple[LongArray, IntArray, FloatArray]:
-        return sum_rows(
-            features.indptr,
-            features.indices,
-            values,
-            by_label.indptr,
-            by_label.indices,
-            features.shape[1],
-            most,
-            start,
-            stop,
-        )
-
+    rows = features.indptr, features.indices, features.data.astype(np.float32, copy=False)
+    some = partial(sum_rows, *rows, by_label.indptr, by_label.indices, features.shape[1], most)
     parts = over_rows(some, labels.shape[1], least=256, most=65_536)
     sizes, idx, val = (np.concatenate([part[which] for part in parts]) for which in range(3))
     ptr = np.concatenate([[0], np.cumsum(sizes)])

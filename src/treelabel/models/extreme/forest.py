@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from treelabel.calibration.candidates import PARTS, Candidates
+from treelabel.calibration.candidates import PARTS, Candidates, largest_evidence
 from treelabel.core.array_schema import Arrays, Schema, with_prefix
 from treelabel.core.bounded_memory import release_freed_memory
-from treelabel.core.compute import fast_kernel, kernel, over_rows
+from treelabel.core.compute import fast_kernel, over_rows
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import FloatArray, IntArray, LongArray
+from treelabel.hierarchy.similarity import inverse_propensities
 from treelabel.models.extreme.beam import batch_size, search, search_some
 from treelabel.models.extreme.cluster_ranking import Negatives, shown_documents
 from treelabel.models.extreme.clustering import pifa
@@ -32,14 +33,6 @@ LEAST_SCORE = -30.0
 
 # Makes a tree of the features of labels.
 Make = Callable[[sparse.csr_array], LabelTree]
-
-
-@dataclass(frozen=True)
-class Search:
-    """How candidates are found: nodes of a level that are kept, and labels that are kept in the end."""
-
-    beam_size: int = 10
-    candidates: int = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +53,7 @@ class Forest:
     prototypes: sparse.csr_array
     names: sparse.csr_array
 
-    def candidates(self, features: sparse.csr_array, how: Search) -> Candidates:
+    def candidates(self, features: sparse.csr_array, beam_size: int, count: int) -> Candidates:
         """Find candidates, and the evidence for each: the log of its mean score in the trees, and two cosines.
 
         Costs what the searches cost, and about candidates x 64 for the cosines of a document.
@@ -76,20 +69,17 @@ class Forest:
         -------
         Candidates
         """
-        size = min(batch_size(tree, how.beam_size) for tree, _ in self.trees)
-        some = partial(self._some, features, how)
+        size = min(batch_size(tree, beam_size) for tree, _ in self.trees)
+        some = partial(self._some, features, beam_size, count)
         return Candidates.concat(over_rows(some, features.shape[0], 64, size))
 
-    def _some(self, features: sparse.csr_array, how: Search, start: int, stop: int) -> Candidates:
-        beams = [
-            search_some(features, tree, levels, how.beam_size, how.candidates, start, stop)
-            for tree, levels in self.trees
-        ]
+    def _some(self, features: sparse.csr_array, beam_size: int, count: int, start: int, stop: int) -> Candidates:
+        beams = [search_some(features, tree, levels, beam_size, count, start, stop) for tree, levels in self.trees]
         ptr = np.stack([beam.ptr for beam in beams])
         labels = np.concatenate([tree.labels[beam.nodes] for (tree, _), beam in zip(self.trees, beams, strict=True)])
         scores = np.concatenate([beam.scores for beam in beams])
         offsets = np.cumsum([0, *(len(beam.nodes) for beam in beams)])
-        ends, best, means = mean_scores(ptr, offsets, labels, scores, how.candidates)
+        ends, best, means = mean_scores(ptr, offsets, labels, scores, count)
         rows = features.indptr[start : stop + 1], features.indices, features.data
         evidence = np.zeros((len(best), PARTS), np.float32)
         evidence[:, 0] = means
@@ -201,9 +191,9 @@ def fit_forest(
     solver: Solver,
     negatives: Negatives,
     beam_size: int,
-    emphasis: FloatArray | None,
+    propensity: float,
     stop: StopSignal,
-    done: Callable[[int], None] | None = None,
+    done: Callable[[], object] = lambda: None,
     rows: LongArray | None = None,
 ) -> Forest:
     """Learn a forest.
@@ -225,12 +215,12 @@ def fit_forest(
         The documents that rankers of a cluster see: its own, those that the level above sends there, or both.
     beam_size : int
         Clusters of a level that a document is sent to.
-    emphasis : array of shape (labels,) or None
-        How many times other errors those of a label's own documents count.
+    propensity : float
+        Errors of a label's own documents count its inverse propensity to this power times as much as others.
     stop : StopSignal
         When to hurry.
-    done : callable, optional
-        Gets the number of trees that are done.
+    done : callable
+        Called when another tree is done.
     rows : array of int64, optional
         The documents to learn from; by default all.
 
@@ -240,13 +230,13 @@ def fit_forest(
     """
     if rows is not None:
         features, labels = features[rows], labels[rows]
+    counts = np.bincount(labels.indices, minlength=labels.shape[1])
+    emphasis = (inverse_propensities(counts, labels.shape[0]) ** propensity).astype(np.float32) if propensity else None
     if names is not None:
         known = np.flatnonzero(np.diff(names.indptr))
         features = sparse.csr_array(sparse.vstack([features, names[known]], format="csr"))
-        name_labels = sparse.csr_array(
-            (np.ones(len(known), labels.dtype), known, np.arange(len(known) + 1)), (len(known), labels.shape[1])
-        )
-        labels = sparse.csr_array(sparse.vstack([labels, name_labels], format="csr"))
+        of_names = sparse.eye_array(labels.shape[1], dtype=labels.dtype, format="csr")[known]
+        labels = sparse.csr_array(sparse.vstack([labels, of_names], format="csr"))
     label_features = pifa(features, labels, CLUSTER_FEATURES)
     trees = list[tuple[LabelTree, tuple[Rankers, ...]]]()
     for each in make:
@@ -265,8 +255,7 @@ def fit_forest(
                     sent.data = np.ones(len(sent.data), np.bool_)
                 shown = shown_documents(above[level], sent, negatives)
         trees.append((tree, tuple(levels)))
-        if done is not None:
-            done(len(trees))
+        done()
     release_freed_memory()
     if names is None:
         names = sparse.csr_array((labels.shape[1], features.shape[1]), dtype=np.float32)
@@ -288,31 +277,8 @@ def largest_features(rows: sparse.csr_array, most: int) -> sparse.csr_array:
     >>> largest_features(sparse.csr_array([[3.0, 1.0, 4.0]]), 2).toarray().astype(float).round(2).tolist()
     [[0.6, 0.0, 0.8]]
     """
-    sizes, idx, val = keep_largest(rows.indptr, rows.indices, rows.data, most)
-    ptr = np.concatenate([[0], np.cumsum(sizes)])
-    return normalize_rows(sparse.csr_array((val, idx, ptr), rows.shape)).astype(np.float32)
-
-
-@kernel
-def keep_largest(ptr: IntArray, idx: IntArray, val: FloatArray, most: int) -> tuple[LongArray, IntArray, FloatArray]:
-    """Keep the entries of each row that are largest by magnitude: number, columns, values; of equal ones, the first."""
-    sizes = np.minimum(np.diff(ptr), most).astype(np.int64)
-    columns, values = np.empty(sizes.sum(), idx.dtype), np.empty(sizes.sum(), val.dtype)
-    used = 0
-    for row in range(len(sizes)):
-        magnitudes = np.abs(val[ptr[row] : ptr[row + 1]])
-        border = (
-            np.partition(magnitudes, len(magnitudes) - sizes[row])[len(magnitudes) - sizes[row]]
-            if len(magnitudes)
-            else magnitudes.dtype.type(0)
-        )
-        ties = sizes[row] - (magnitudes > border).sum()
-        for i in range(len(magnitudes)):
-            if magnitudes[i] > border or (magnitudes[i] == border and ties > 0):
-                ties -= magnitudes[i] == border
-                columns[used], values[used] = idx[ptr[row] + i], val[ptr[row] + i]
-                used += 1
-    return sizes, columns, values
+    largest = largest_evidence(abs(rows), most)
+    return normalize_rows(sparse.csr_array(rows.multiply(largest > 0))).astype(np.float32)
 
 
 @fast_kernel

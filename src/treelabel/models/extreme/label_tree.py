@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -55,17 +54,6 @@ class LabelTree:
         ends = self.children[level]
         return np.repeat(np.arange(len(ends) - 1), np.diff(ends))
 
-    @cached_property
-    def node_labels(self) -> list[sparse.csr_array]:
-        """For each level, which labels are below each node: nodes x labels."""
-        count = int(self.labels.max(initial=-1)) + 1
-        ones = np.ones(len(self.labels), np.bool_)
-        levels = [sparse.csr_array((ones, self.labels, np.arange(len(ones) + 1)), (len(ones), count))]
-        for ends in reversed(self.children[1:]):
-            below = levels[0]
-            levels.insert(0, sparse.csr_array((below.data, below.indices, below.indptr[ends]), (len(ends) - 1, count)))
-        return levels
-
     def above(self, labels: sparse.csr_array) -> list[sparse.csr_array]:
         """Return the nodes of each level that are above the labels of documents.
 
@@ -80,8 +68,9 @@ class LabelTree:
             Boolean, one per level; the last one has the labels themselves.
         """
         marks = sparse.csr_array((np.ones(labels.nnz, np.float32), labels.indices, labels.indptr), labels.shape)
-        instances = sparse.csr_array(self.node_labels[-1], dtype=np.float32)
-        instances.resize(len(self.labels), labels.shape[1])
+        count = len(self.labels)
+        ones = np.ones(count, np.float32)
+        instances = sparse.csr_array((ones, self.labels, np.arange(count + 1)), (count, labels.shape[1]))
         levels = [sparse.csr_array(marks @ instances.T)]
         for level in range(self.depth - 1, 0, -1):
             up = sparse.csr_array(

@@ -1,8 +1,9 @@
 """The model for very many labels: rankers in label trees, prototypes, calibrated scores of the best labels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -13,19 +14,17 @@ from treelabel.core.array_schema import Arrays, Schema, indices, with_prefix
 from treelabel.core.bounded_memory import release_freed_memory
 from treelabel.core.progress import progress_bar
 from treelabel.core.strings import Strings
-from treelabel.core.types import FloatArray, IntArray, LongArray
+from treelabel.core.types import IntArray
 from treelabel.core.validation import Between
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import find_encoder
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.label_matrices import LabelMatrix
-from treelabel.hierarchy.similarity import inverse_propensities
 from treelabel.models.base import Model, Training
-from treelabel.models.descriptions import Descriptions, check_descriptions, name_words, node_descriptions
+from treelabel.models.descriptions import Descriptions, check_descriptions, described_names
 from treelabel.models.extreme.cluster_ranking import Negatives
 from treelabel.models.extreme.clustering import cluster_labels
-from treelabel.models.extreme.forest import Forest, Make, Search, fit_forest, tree_sizes
+from treelabel.models.extreme.forest import Forest, Make, fit_forest, tree_sizes
 from treelabel.models.extreme.label_tree import hierarchy_tree
 from treelabel.models.extreme.rankers import Solver
 from treelabel.models.settings import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
@@ -33,7 +32,7 @@ from treelabel.models.sparse_featurizer import MOST_WIDTH, FeatureValues, Sparse
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.feature_choice import shape_of
-from treelabel.selection.held_out import validation_folds
+from treelabel.selection.training import validation_folds
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Tfidf
 
@@ -163,10 +162,12 @@ class Extreme(Model):
     # Learning
 
     def _fit(self, train: Training) -> HeldOut | None:
-        texts = self._label_texts(train)
         encoder = None if self.encoder is None else CachedEncoder(find_encoder(self.encoder))
         self.featurizer_, features = SparseFeaturizer.fit(train, self._shape, self.min_df, encoder, self.encoder_weight)
-        names = None if texts is None else self.featurizer_.rows(texts, train.progress)
+        names = None
+        if self.label_text and train.features is None:
+            texts = Strings.of(described_names(train.hierarchy, self.descriptions))
+            names = self.featurizer_.rows(texts, train.progress)
         calibration = self._calibration(self._labels(train, names))
         self.labels_ = calibration.labels
         names = None if names is None else sparse.csr_array(names[self.labels_])
@@ -181,28 +182,26 @@ class Extreme(Model):
         again = train.valid is None and len(folds[0]) > NEGLIGIBLE * len(train)
         held_out: list[Candidates] = []
         trees = self.n_trees if self.tree == "clusters" else 1
+        solver, ticks = Solver(self.C, self.max_iter, self.prune, self.seed), count(1)
+        how = self._makers(), solver, self.negatives, self.beam_size, self.propensity, train.stop
         with progress_bar("learning", (len(folds) + again) * trees, train.progress) as done:
+            learn = partial(fit_forest, features, targets, names, *how, lambda: done(next(ticks)))
             for number, fold in enumerate(folds):
                 if number and train.stop:
                     break
                 others = np.setdiff1d(np.arange(len(train)), fold, assume_unique=True) if len(fold) else None
-                report = partial(_report_from, done, number * trees)
-                self.forest_ = self._forest(train, features, targets, names, report, others)
+                self.forest_ = learn(others)
                 held = features[fold] if train.valid is None else valid
-                held_out.append(self.forest_.candidates(held, self._search))
+                held_out.append(self.forest_.candidates(held, self.beam_size, self.n_candidates))
             rows = np.concatenate(folds[: len(held_out)]) if train.valid is None else np.arange(len(every))
             candidates = Candidates.concat(held_out)
             self.calibration_ = calibration.fit(candidates, every.labels[rows])
             if again and not train.stop:
                 # What was learned without the held-out documents makes room.
                 del self.forest_
-                report = partial(_report_from, done, len(folds) * trees)
-                self.forest_ = self._forest(train, features, targets, names, report)
+                self.forest_ = learn()
         release_freed_memory()
-        if not len(rows):
-            return None
-        groups = None if every.groups is None else every.groups[rows]
-        return HeldOut(Scores(train.hierarchy, self.calibration_.probabilities(candidates)), every.labels[rows], groups)
+        return HeldOut.of(self.calibration_.probabilities(candidates), every[rows]) if len(rows) else None
 
     def _labels(self, train: Training, names: sparse.csr_array | None) -> IntArray:
         """Return the nodes that are labels: where paths of documents end, and leaves whose name is known."""
@@ -215,30 +214,6 @@ class Extreme(Model):
     def _calibration(self, labels: IntArray) -> CandidateLogistic:
         return CandidateLogistic(self.hierarchy_, labels, self.regime_ == "multi_path", self.parts)
 
-    def _forest(
-        self,
-        train: Training,
-        features: sparse.csr_array,
-        targets: LabelMatrix,
-        names: sparse.csr_array | None,
-        done: Callable[[int], None],
-        rows: LongArray | None = None,
-    ) -> Forest:
-        solver = Solver(self.C, self.max_iter, self.prune, self.seed)
-        return fit_forest(
-            features,
-            targets,
-            names,
-            self._makers(),
-            solver,
-            self.negatives,
-            self.beam_size,
-            self._emphasis(targets if rows is None else targets[rows]),
-            train.stop,
-            done,
-            rows,
-        )
-
     def _makers(self) -> Sequence[Make]:
         """Return what makes each tree."""
         if self.tree == "hierarchy":
@@ -246,28 +221,11 @@ class Extreme(Model):
         sizes = tree_sizes(len(self.labels_), self.leaf_size)
         return [partial(cluster_labels, sizes=sizes, seed=self.seed + 100 * each) for each in range(self.n_trees)]
 
-    def _emphasis(self, targets: LabelMatrix) -> FloatArray | None:
-        if not self.propensity:
-            return None
-        counts = np.bincount(targets.indices, minlength=targets.shape[1])
-        return (inverse_propensities(counts, targets.shape[0]) ** self.propensity).astype(np.float32)
-
-    @property
-    def _search(self) -> Search:
-        return Search(self.beam_size, self.n_candidates)
-
     # Features
 
     @property
     def _shape(self) -> NgramShape:
         return shape_of(self.ngram_range, self.char_ngram_range, self.n_features)
-
-    def _label_texts(self, train: Training) -> Strings | None:
-        """Return the names or descriptions of all nodes, if they are used."""
-        if not self.label_text or train.features is not None:
-            return None
-        described = node_descriptions(train.hierarchy, self.descriptions)
-        return Strings.of([described.get(node) or name_words(name) for node, name in enumerate(train.hierarchy.names)])
 
     # Scoring
 
@@ -275,7 +233,8 @@ class Extreme(Model):
         return self.featurizer_.tfidf
 
     def _score(self, texts: Strings) -> Scores:
-        candidates = self.forest_.candidates(self.featurizer_.rows(texts), self._search)
+        features = self.featurizer_.rows(texts)
+        candidates = self.forest_.candidates(features, self.beam_size, self.n_candidates)
         return Scores(self.hierarchy_, self.calibration_.probabilities(candidates))
 
     def _score_top(self, texts: Strings, top: int) -> Scores:
@@ -303,8 +262,3 @@ class Extreme(Model):
         self.calibration_ = self._calibration(self.labels_).restore(arrays)
         forest = with_prefix(arrays, "forest.")
         self.forest_ = Forest.of(values["trees"], len(self.labels_), values["width"], forest)
-
-
-def _report_from(done: Callable[[int], None], start: int, count: int) -> None:
-    """Report how much is done, counted from a start on."""
-    done(start + count)

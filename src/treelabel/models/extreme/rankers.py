@@ -1,8 +1,8 @@
 """Rankers: squared-hinge classifiers of the children of each cluster, learned from its own documents."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -12,9 +12,9 @@ from treelabel.core.compute import in_threads
 from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import BoolArray, FloatArray, IntArray, LongArray
-from treelabel.models.extreme.compact_rows import CompactRows, compact
-from treelabel.models.linear.descent import hinge_pass, large_weights, start_block
-from treelabel.models.linear.vector_blocks import BLOCK, empty_lines
+from treelabel.models.extreme.compact_rows import compact_rows
+from treelabel.models.linear.descent import large_weights, learn_block
+from treelabel.models.linear.vector_blocks import BLOCK
 
 # A cluster with more than 1 / this of the work is large.
 LARGE_SHARE = 16
@@ -164,20 +164,6 @@ def train_rankers(
     return Rankers(clusters=sizes, rows=rows.astype(np.int64), **joined)
 
 
-class _Cluster(NamedTuple):
-    """The weights of the children of one cluster; see `Rankers`."""
-
-    features: IntArray
-    rows: LongArray
-    children: IntArray
-    weights: FloatArray
-    bias: FloatArray
-
-
-def _in_turn(work: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
-    return [work(task) for task in tasks]
-
-
 @dataclass(frozen=True, eq=False)
 class _Job:
     """The input of `train_rankers`, documents by cluster and by child."""
@@ -190,19 +176,21 @@ class _Job:
     emphasis: FloatArray | None
     stop: StopSignal
 
-    def learn(self, cluster: int, each: Callable[..., list[Any]] = _in_turn) -> _Cluster:
-        """Learn the children of a cluster, sixteen at a time, in turn or in threads."""
+    def learn(self, cluster: int, each: Callable[..., Iterable[Any]] = map) -> Rankers:
+        """Learn the children of one cluster, sixteen at a time, in turn or in threads."""
         first, last = int(self.children[cluster]), int(self.children[cluster + 1])
         documents = np.sort(self.shown.indices[self.shown.indptr[cluster] : self.shown.indptr[cluster + 1]])
         if last - first < 2 or not len(documents):
             # Nothing to choose, or nothing known: an only child is certain, other children are never taken.
-            nothing, constant = np.zeros(0, np.int32), 1 if last - first < 2 else -1
-            bias = np.full(last - first, constant, np.float32)
-            return _Cluster(nothing, np.zeros(1, np.int64), nothing, np.zeros(0, np.float32), bias)
+            nothing, ends = np.zeros(0, np.int32), np.zeros(2, np.int64)
+            bias = np.full(last - first, 1 if last - first < 2 else -1, np.float32)
+            return Rankers(ends, nothing, ends[:1], nothing, np.zeros(0, np.float32), bias)
         every = self.features
-        known = compact(every.indptr, every.indices, every.data, documents, every.shape[1])
-        total = np.bincount(known.idx, known.val, len(known.names)).astype(np.float32)
-        orders = _orders(len(documents), self.solver, cluster)
+        ptr, idx, val, names = compact_rows(every.indptr, every.indices, every.data, documents, every.shape[1])
+        total = np.bincount(idx, val, len(names)).astype(np.float32)
+        rng = np.random.default_rng([self.solver.seed, cluster])
+        orders = [rng.permutation(len(documents)) for _ in range(self.solver.max_iter)]
+        ridges = np.full(len(documents), 0.5 / self.solver.c, np.float32)
 
         def block(low: int) -> tuple[Any, FloatArray]:
             few = np.arange(low, min(low + BLOCK, last))
@@ -210,17 +198,11 @@ class _Job:
             relief = np.ones(BLOCK, np.float32)
             if self.emphasis is not None:
                 relief[: len(few)] = 1 / self.emphasis[few]
-            weights, bias = _learn_block(known, total, marks, orders, self.solver.c, relief, self.stop)
+            weights, bias = learn_block(ptr, idx, val, total, marks, orders, ridges, relief, self.stop)
             return large_weights(weights, (few - first).astype(np.int32), self.solver.prune), bias[: len(few)]
 
-        parts = each(block, range(first, last, BLOCK))
-        bias = np.concatenate([bias for _, bias in parts])
-        return _Cluster(*_by_feature([triple for triple, _ in parts], known.names), bias)
-
-
-def _orders(count: int, solver: Solver, cluster: int) -> list[LongArray]:
-    rng = np.random.default_rng([solver.seed, cluster])
-    return [rng.permutation(count) for _ in range(solver.max_iter)]
+        triples, biases = zip(*each(block, range(first, last, BLOCK)), strict=True)
+        return Rankers(*_by_feature(triples, names), np.concatenate(biases))
 
 
 def _marks(by_child: sparse.csc_array, few: LongArray, documents: IntArray) -> BoolArray:
@@ -234,36 +216,13 @@ def _marks(by_child: sparse.csc_array, few: LongArray, documents: IntArray) -> B
     return marks
 
 
-def _learn_block(
-    known: CompactRows,
-    total: FloatArray,
-    marks: BoolArray,
-    orders: list[LongArray],
-    c: float,
-    relief: FloatArray,
-    stop: StopSignal,
-) -> tuple[FloatArray, FloatArray]:
-    """Learn sixteen classifiers: weights and biases."""
-    count = len(marks)
-    weights, bias = empty_lines(len(known.names)), np.zeros(BLOCK, np.float32)
-    duals, ridges = np.zeros((count, BLOCK), np.float32), np.full(count, 0.5 / c, np.float32)
-    everyone = np.arange(count)
-    start_block(known.ptr, known.idx, known.val, total, 1 / count, marks, everyone, weights, bias, duals)
-    # Positive documents come first: nearly all others are right where they start.
-    for visits in ([np.flatnonzero(marks.any(axis=1))], orders):
-        skips = np.zeros((count, 2), np.int32)
-        for order in visits:
-            if not hinge_pass(*known[:3], marks, weights, bias, duals, skips, ridges, relief, order) or stop:
-                break
-    return weights, bias
-
-
 def _by_feature(
-    parts: list[tuple[IntArray, IntArray, FloatArray]], names: IntArray
-) -> tuple[IntArray, LongArray, IntArray, FloatArray]:
-    """Put the weights of blocks together, feature by feature."""
+    parts: Sequence[tuple[IntArray, IntArray, FloatArray]], names: IntArray
+) -> tuple[LongArray, IntArray, LongArray, IntArray, FloatArray]:
+    """Put the weights of the blocks of a cluster together, feature by feature, as in `Rankers`."""
     features, children, values = (np.concatenate([part[which] for part in parts]) for which in range(3))
     order = np.argsort(names[features], kind="stable")
     named = names[features[order]]
     distinct, starts = np.unique(named, return_index=True)
-    return distinct, np.append(starts, len(named)).astype(np.int64), children[order], values[order]
+    rows = np.append(starts, len(named)).astype(np.int64)
+    return np.array([0, len(distinct)]), distinct, rows, children[order], values[order]

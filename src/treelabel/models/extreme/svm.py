@@ -1,20 +1,21 @@
 """One-vs-rest support vector machines: the exact baseline, in which every label is learned from all documents."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.validation import Between
-from treelabel.encoders.protocol import Encoder
-from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.models.descriptions import Descriptions
+from treelabel.models.extreme.cluster_ranking import Negatives
 from treelabel.models.extreme.forest import Make
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.extreme.model import Extreme
-from treelabel.models.settings import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
+from treelabel.models.settings import NonNegative
 
 
+@dataclass(eq=False, repr=False)
 class Svm(Extreme):
     """tf-idf and one linear support vector machine (squared hinge) per label, learned from all documents.
 
@@ -40,40 +41,16 @@ class Svm(Extreme):
     name = "svm"
     parts = 1
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        ngram_range: NgramRange | None = (1, 1),
-        char_ngram_range: NgramRange | None = None,
-        min_df: Count = 1,
-        n_features: Buckets = 2**22,
-        encoder: str | Encoder | None = None,
-        encoder_weight: Annotated[float, Between(0, 1)] = 0.5,
-        C: Cost = 1.0,  # noqa: N803
-        prune: NonNegative = 0.01,
-        n_candidates: Annotated[int, Between(1, 1 << 20)] = 50,
-        validation_fraction: PartialShare | None = None,
-        cv: Folds = 5,
-        max_iter: Annotated[int, Between(1, 10_000)] = 7,
-        seed: Seed = 0,
-    ) -> None:
-        super().__init__(
-            hierarchy,
-            label_text=False,
-            n_candidates=n_candidates,
-            ngram_range=ngram_range,
-            char_ngram_range=char_ngram_range,
-            min_df=min_df,
-            n_features=n_features,
-            encoder=encoder,
-            encoder_weight=encoder_weight,
-            C=C,
-            prune=prune,
-            validation_fraction=validation_fraction,
-            cv=cv,
-            max_iter=max_iter,
-            seed=seed,
-        )
+    # What `Extreme` has settings for, and a flat list of labels does not.
+    tree: Literal["clusters", "hierarchy"] = field(default="clusters", init=False)
+    n_trees: int = field(default=1, init=False)
+    leaf_size: int = field(default=100, init=False)
+    beam_size: int = field(default=10, init=False)
+    negatives: Negatives = field(default="gold", init=False)
+    propensity: float = field(default=0.0, init=False)
+    label_text: bool = field(default=False, init=False)
+    descriptions: Descriptions = field(default=None, init=False)
+    prune: NonNegative = 0.01
 
     def _makers(self) -> Sequence[Make]:
         """Return what makes the one tree: all labels below its root."""

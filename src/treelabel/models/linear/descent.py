@@ -228,6 +228,50 @@ def block_products(
     return products
 
 
+def learn_block(
+    ptr: IntArray,
+    idx: IntArray,
+    val: FloatArray,
+    total: FloatArray,
+    positive: BoolArray,
+    orders: Sequence[LongArray],
+    ridges: FloatArray,
+    relief: FloatArray,
+    stop: StopSignal,
+) -> tuple[FloatArray, FloatArray]:
+    """Learn sixteen squared-hinge classifiers from the documents of `orders`: weights and biases.
+
+    Parameters
+    ----------
+    ptr, idx, val
+        The features of documents.
+    total : array of shape (features,)
+        The sum of those of the documents of `orders`.
+    positive : array of shape (documents, 16)
+        Marks the documents of each class.
+    orders : sequence of arrays
+        In which order documents are visited, pass by pass.
+    ridges, relief
+        As in `hinge_pass`.
+    stop : StopSignal
+        Once it is true, the pass is the last one.
+
+    Returns
+    -------
+    (array of shape (features, 16), array of shape (16,))
+    """
+    weights, bias, part = empty_lines(len(total)), np.zeros(BLOCK, np.float32), np.sort(orders[0])
+    duals = np.zeros((len(positive), BLOCK), np.float32)
+    start_block(ptr, idx, val, total, 1 / max(1, len(part)), positive, part, weights, bias, duals)
+    # Positive documents come first: nearly all others are right where they start.
+    for visits in ([part[positive[part].any(axis=1)]], orders):
+        skips = np.zeros((len(positive), 2), np.int32)
+        for order in visits:
+            if not hinge_pass(ptr, idx, val, positive, weights, bias, duals, skips, ridges, relief, order) or stop:
+                break
+    return weights, bias
+
+
 def train_hinge(
     rows: TrainingRows, positives: sparse.csc_array, c: float, take: Take, stop: StopSignal, done: Callable[[int], None]
 ) -> None:
@@ -254,7 +298,7 @@ def train_hinge(
     features, orders = rows.features, rows.orders()
     ptr, idx, val = features.indptr, features.indices, features.data
     totals = [np.asarray(features[np.sort(order[0])].sum(axis=0), np.float32).ravel() for order in orders]
-    ridges = (0.5 / rows.document_c(c)).astype(np.float32)
+    ridges, alike = (0.5 / rows.document_c(c)).astype(np.float32), np.ones(BLOCK, np.float32)
     lock, learned = threading.Lock(), defaultdict[int, dict[int, FloatArray]](dict)
     last: dict[int, tuple[FloatArray, FloatArray]] = {}
 
@@ -264,19 +308,10 @@ def train_hinge(
         positive = np.zeros((positives.shape[0], BLOCK), np.bool_)
         for b, column in enumerate(outputs):
             positive[positives.indices[positives.indptr[column] : positives.indptr[column + 1]], b] = True
-        visits, known = orders[which], np.sort(orders[which][0])
-        weights, bias = empty_lines(features.shape[1]), np.zeros(BLOCK, np.float32)
-        duals, alike = np.zeros((len(positive), BLOCK), np.float32), np.ones(BLOCK, np.float32)
-        start_block(ptr, idx, val, totals[which], 1 / max(1, len(known)), positive, known, weights, bias, duals)
-        # Positive documents come first: nearly all others are right where they start.
-        for some in ([known[positive[known].any(axis=1)]], visits):
-            skips = np.zeros((len(positive), 2), np.int32)
-            for order in some:
-                if not hinge_pass(ptr, idx, val, positive, weights, bias, duals, skips, ridges, alike, order) or stop:
-                    break
+        weights, bias = learn_block(ptr, idx, val, totals[which], positive, orders[which], ridges, alike, stop)
         fold = rows.folds[which] if which < len(rows.folds) else np.zeros(0, np.int64)
         margins = block_products(ptr, idx, val, weights, bias, fold)
-        margins[:, ~positive[visits[0]].any(axis=0)] = ABSENT
+        margins[:, ~positive[orders[which][0]].any(axis=0)] = ABSENT
         with lock:
             learned[first][which] = margins
             if which == len(orders) - 1:

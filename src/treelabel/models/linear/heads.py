@@ -20,19 +20,18 @@ from scipy import sparse
 from treelabel.calibration.contract import MarginCalibration, OutputSpace
 from treelabel.calibration.isotonic import margin_calibration
 from treelabel.calibration.siblings import SiblingSigmoid, SiblingSoftmax
-from treelabel.core.array_schema import Array, Arrays, Csr, Schema, indices
+from treelabel.core.array_schema import Array, Arrays, Schema, indices
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.progress import progress_bar
 from treelabel.core.registry import Registry
 from treelabel.core.sparse_product import SparseWeights
-from treelabel.core.stopping import StopSignal
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import label_matrix
 from treelabel.hierarchy.moves import Moves
 from treelabel.models.linear.conditional import Group, sigmoid_groups, softmax_groups, train_groups
 from treelabel.models.linear.descent import TrainingRows, WeightCollector, train_hinge
 from treelabel.models.linear.vector_blocks import BLOCK
-from treelabel.models.persistence.schema import csr_arrays, csr_of, tfidf_arrays
+from treelabel.models.persistence.schema import csr_arrays, csr_of, csr_schema, tfidf_arrays
 from treelabel.selection.training import Training
 
 
@@ -49,11 +48,6 @@ class HeadTask:
     tau: float = 0.0
     prune: float = 0.0
 
-    @property
-    def stop(self) -> StopSignal:
-        """When to hurry."""
-        return self.train.stop
-
 
 @dataclass(frozen=True)
 class LinearHead:
@@ -65,12 +59,15 @@ class LinearHead:
         What it is called, and what it is.
     outputs : callable
         Returns the outputs for training documents.
-    train : callable
-        Trains them on a job with C, and hands weights to a collector.
+    groups : callable or None
+        Returns the groups of siblings that are learned with the logistic loss; None learns each output against all
+        other documents, with the squared hinge loss.
     calibration : callable
         Returns the class of the calibration for a kind of labels; see `regime_of`.
     c : float
         The usual C.
+    softmax : bool
+        Whether exactly one of the siblings of a group is true of a document.
     refuse : callable
         Raises TreelabelError for training documents that the head cannot learn.
     """
@@ -78,31 +75,11 @@ class LinearHead:
     name: str
     help: str
     outputs: Callable[[Training], OutputSpace]
-    train: Callable[[HeadTask, float, OutputSpace, WeightCollector], None]
+    groups: Callable[[OutputSpace, HeadTask], list[Group]] | None
     calibration: Callable[[str], type[MarginCalibration]]
     c: float
+    softmax: bool = False
     refuse: Callable[[Training], None] = lambda train: None
-
-
-def train_nodes(job: HeadTask, c: float, outputs: OutputSpace, collector: WeightCollector) -> None:
-    """Train the outputs, each against all other documents, with the squared hinge loss."""
-    with progress_bar("learning", -(-outputs.count // BLOCK), job.train.progress) as done:
-        train_hinge(job.rows, outputs.targets(job.train.labels), c, collector.take, job.stop, done)
-
-
-def train_siblings(job: HeadTask, c: float, outputs: OutputSpace, collector: WeightCollector) -> None:
-    """Train a softmax over the children of each node."""
-    _train_groups(job, softmax_groups(outputs, job.train, job.tau), True, c, collector)
-
-
-def train_children(job: HeadTask, c: float, outputs: OutputSpace, collector: WeightCollector) -> None:
-    """Train a sigmoid for each node on the documents of its parents."""
-    _train_groups(job, sigmoid_groups(outputs, job.train), False, c, collector)
-
-
-def _train_groups(job: HeadTask, groups: list[Group], softmax: bool, c: float, collector: WeightCollector) -> None:
-    with progress_bar("learning", len(groups), job.train.progress) as done:
-        train_groups(job.rows, groups, softmax, c, collector.take, job.stop, done)
 
 
 def outputs_of(train: Training, **settings: bool) -> OutputSpace:
@@ -136,7 +113,7 @@ _ROWS = (
         "nodes",
         "squared hinge, each node against all other documents",
         outputs_of,
-        train_nodes,
+        None,
         lambda regime: margin_calibration(regime == "multi_path"),
         3.0,
     ),
@@ -144,7 +121,7 @@ _ROWS = (
         "leaves",
         "squared hinge, each label where paths end against all other documents",
         lambda train: outputs_of(train, terminals_only=True),
-        train_nodes,
+        None,
         lambda regime: margin_calibration(regime == "multi_path"),
         3.0,
     ),
@@ -152,16 +129,17 @@ _ROWS = (
         "conditional_softmax",
         "logistic regression among siblings; tau=1 adjusts logits for rare ones",
         lambda train: outputs_of(train, shared=False),
-        train_siblings,
+        lambda outputs, job: softmax_groups(outputs, job.train, job.tau),
         lambda regime: SiblingSoftmax,
         100.0,
+        True,
         require_tree_with_one_path,
     ),
     LinearHead(
         "conditional_sigmoid",
         "logistic regression of each node among the documents of its parents",
         lambda train: outputs_of(train, shared=False),
-        train_children,
+        lambda outputs, job: sigmoid_groups(outputs, job.train),
         lambda regime: SiblingSigmoid,
         100.0,
     ),
@@ -251,7 +229,7 @@ class FittedHead:
         known = {"nodes": nodes, "encoder_width": encoder_width}
         return Schema(
             {**({} if buckets is None else tfidf_arrays()), **ours, **kind.parameters},
-            (Csr("width + encoder_width", "outputs", "weights_indices", "weights_indptr", "weights_data"),),
+            (csr_schema("weights", "width + encoder_width", "outputs"),),
             known | ({"width": 0} if buckets is None else {"buckets": buckets}),
             {"width": buckets or 1, "outputs": 2 * nodes, "seen": nodes, "terminals": nodes},
             (check,),
@@ -305,9 +283,15 @@ def fit_head(name: str, job: HeadTask) -> tuple[FittedHead, Any]:
 
 
 def _train(head: LinearHead, job: HeadTask) -> tuple[OutputSpace, WeightCollector]:
-    outputs = head.outputs(job.train)
+    train, c, outputs = job.train, head.c if job.c is None else job.c, head.outputs(job.train)
     collector = WeightCollector(len(job.rows.held), job.rows.features.shape[1], outputs.count, job.prune)
-    head.train(job, head.c if job.c is None else job.c, outputs, collector)
+    groups = None if head.groups is None else head.groups(outputs, job)
+    tasks = -(-outputs.count // BLOCK) if groups is None else len(groups)
+    with progress_bar("learning", tasks, train.progress) as done:
+        if groups is None:
+            train_hinge(job.rows, outputs.targets(train.labels), c, collector.take, train.stop, done)
+        else:
+            train_groups(job.rows, groups, head.softmax, c, collector.take, train.stop, done)
     return outputs, collector
 
 

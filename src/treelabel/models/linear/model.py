@@ -41,7 +41,7 @@ from treelabel.rules.registry import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut, SettingTrial
 from treelabel.selection.feature_choice import AUTO, choose_features, shape_of
-from treelabel.selection.held_out import validation_folds
+from treelabel.selection.training import validation_folds
 from treelabel.text.ngram_names import named_ngrams
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Occurrences, Tfidf
@@ -208,8 +208,7 @@ class Linear(Model):
         self.trials_ = choice.trials
         rows = replace(rows, features=self._fit_features(train, every, choice.shape, encoder))
         self.head_, p = fit_head(choice.head, replace(job, rows=rows))
-        groups = None if every.groups is None else every.groups[rows.held]
-        return HeldOut(Scores(train.hierarchy, p), every.labels[rows.held], groups)
+        return HeldOut.of(p, every[rows.held])
 
     def _trials(self) -> Sequence[SettingTrial]:
         return self.trials_
@@ -314,14 +313,14 @@ class Linear(Model):
     # Scoring
 
     def _score(self, texts: Strings) -> Scores:
-        return self._probabilities(texts, None) if self.extreme_ is None else self.extreme_._score(texts)
+        return self._score_top(texts, None)
 
-    def _score_top(self, texts: Strings, top: int) -> Scores:
-        return self._probabilities(texts, top) if self.extreme_ is None else self.extreme_._score_top(texts, top)
-
-    def _probabilities(self, texts: Strings, top: int | None) -> Scores:
+    def _score_top(self, texts: Strings, top: int | None) -> Scores:
+        if self.extreme_ is not None:
+            return self.extreme_._score(texts) if top is None else self.extreme_._score_top(texts, top)
         features = self.featurizer_.rows(texts)
-        require_width(features, self.featurizer_.width, self)
+        if self.featurizer_.encoder is not None:
+            require_width(features, self.featurizer_.width, self)
         return Scores(self.hierarchy_, self.head_.probabilities(features, top))
 
     @property

@@ -65,7 +65,7 @@ def add(source: FloatArray, target: FloatArray) -> None:
         target[index] += source[index]
 
 
-def _filled(builder: Any, x: Any) -> Any:
+def _fill(builder: Any, x: Any) -> Any:
     """Fill a vector with one number."""
     unset = ir.Constant(_VECTOR, ir.Undefined)
     first = builder.insert_element(unset, x, ir.Constant(_INT, 0))
@@ -80,7 +80,7 @@ def _vector_at(builder: Any, start: Any, row: Any) -> Any:
 
 def _times_plus(builder: Any, x: Any, vector: Any, other: Any) -> Any:
     """Compute x * vector + other."""
-    return builder.fadd(other, builder.fmul(_filled(builder, x), vector, flags=("fast",)), flags=("fast",))
+    return builder.fadd(other, builder.fmul(_fill(builder, x), vector, flags=("fast",)), flags=("fast",))
 
 
 def _arrays(context: Any, builder: Any, signature: Any, values: Any) -> list[Any]:

@@ -92,54 +92,27 @@ def require_inner(hierarchy: Hierarchy, stops: npt.NDArray[Any]) -> None:
         raise TreelabelError(f"stops holds {leaves[0]}, which is a leaf; expected inner nodes")
 
 
+def csr_names(name: str) -> tuple[str, str, str]:
+    """Return the names of the arrays of a sparse matrix: data, indices and indptr, after its own name if it has one.
+
+    >>> csr_names("words"), csr_names("")
+    (('words_data', 'words_indices', 'words_indptr'), ('data', 'indices', 'indptr'))
+    """
+    start = f"{name}_" if name else ""
+    return f"{start}data", f"{start}indices", f"{start}indptr"
+
+
 def csr_arrays(name: str, rows: sparse.csr_array) -> dict[str, npt.NDArray[Any]]:
-    """Return a sparse matrix as arrays to save.
-
-    Parameters
-    ----------
-    name
-        The beginning of their names.
-    rows
-        The matrix.
-
-    Returns
-    -------
-    dict of arrays
-    """
-    return {f"{name}_data": rows.data, f"{name}_indices": rows.indices, f"{name}_indptr": rows.indptr}
+    """Return a sparse matrix as arrays to save, with the names of `csr_names`."""
+    return dict(zip(csr_names(name), (rows.data, rows.indices, rows.indptr), strict=True))
 
 
-def csr_schema(name: str, rows: str) -> Csr:
-    """Declare what `csr_arrays` returns.
-
-    Parameters
-    ----------
-    name
-        As there.
-    rows
-        The name of the number of rows; that of columns is "width".
-
-    Returns
-    -------
-    Csr
-    """
-    return Csr(rows, "width", f"{name}_indices", f"{name}_indptr", f"{name}_data")
+def csr_schema(name: str, rows: str, columns: str = "width") -> Csr:
+    """Declare what `csr_arrays` returns; `rows` and `columns` are names of sizes."""
+    data, indices, indptr = csr_names(name)
+    return Csr(rows, columns, indices, indptr, data)
 
 
 def csr_of(name: str, arrays: Arrays, shape: tuple[int, int]) -> sparse.csr_array:
-    """Make a sparse matrix of what `csr_arrays` returned.
-
-    Parameters
-    ----------
-    name
-        As there.
-    arrays
-        Arrays that fit `csr_schema`.
-    shape
-        Rows and columns.
-
-    Returns
-    -------
-    csr_array
-    """
-    return sparse.csr_array((arrays[f"{name}_data"], arrays[f"{name}_indices"], arrays[f"{name}_indptr"]), shape)
+    """Make a sparse matrix of this shape of what `csr_arrays` returned."""
+    return sparse.csr_array(tuple(arrays[each] for each in csr_names(name)), shape)

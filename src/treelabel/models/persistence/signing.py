@@ -51,9 +51,6 @@ def new_key(name: str | Path) -> tuple[Path, Path]:
     private = made.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
     public = made.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     files = Path(f"{name}.pem"), Path(f"{name}.pub.pem")
-    for file in files:
-        if os.path.lexists(file):
-            raise TreelabelError(f"{file}: is there already, and keys are not replaced; choose another name")
     _write_new(files[0], private, 0o600)
     try:
         _write_new(files[1], public, 0o644)
@@ -187,11 +184,11 @@ def _stored_signature(folder: Path) -> tuple[str, bytes]:
     raise TreelabelError(f"{file}: damaged: 'key' or 'signature' is missing or of the wrong kind; sign the model again")
 
 
-def _public_keys(place: Path) -> "dict[str, Ed25519PublicKey]":
+def _public_keys(source: Path) -> "dict[str, Ed25519PublicKey]":
     """Read the public keys of a file or a folder, by their fingerprints."""
-    files = sorted(place.glob("*.pub.pem")) if place.is_dir() else [place]
+    files = sorted(source.glob("*.pub.pem")) if source.is_dir() else [source]
     if not files:
-        raise TreelabelError(f"{place}: no public keys in this folder; expected files called NAME.pub.pem")
+        raise TreelabelError(f"{source}: no public keys in this folder; expected files called NAME.pub.pem")
     keys = [key for file in files for key in _keys_of_file(file)]
     return {_fingerprint(key): key for key in keys}
 
@@ -244,8 +241,8 @@ def _private_key(file: Path) -> "Ed25519PrivateKey":
 
 
 def _passphrase() -> bytes | None:
-    given = os.environ.get(PASSPHRASE)
-    return given.encode("utf-8", "surrogateescape") if given else None
+    value = os.environ.get(PASSPHRASE)
+    return value.encode("utf-8", "surrogateescape") if value else None
 
 
 def _fingerprint(key: "Ed25519PublicKey") -> str:

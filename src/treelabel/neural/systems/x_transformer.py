@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from scipy import sparse
 
+from treelabel.calibration.candidates import CandidateSigmoid
 from treelabel.core.array_schema import Schema
 from treelabel.core.errors import TreelabelError
 from treelabel.core.matrices import normalize_rows
@@ -28,10 +29,8 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import find_encoder
 from treelabel.models.base import Training
 from treelabel.models.extreme.cluster_ranking import (
-    USUAL_MAP,
     Negatives,
     best_clusters,
-    fit_map,
     joined_features,
     rank,
     shown_documents,
@@ -139,7 +138,7 @@ def _fit_indexing(
 ) -> tuple[Indexing, sparse.csr_array | None]:
     """Fit the matcher and the rankers of some clusters; return the margins of held-out documents too.
 
-    The map to probabilities is fitted to documents that neither matcher nor rankers have seen; rankers then learn from
+    The calibration is fitted to documents that neither matcher nor rankers have seen; rankers then learn from
     all documents, unless time is up.
     """
     train, stop = data.train, data.train.stop
@@ -153,15 +152,15 @@ def _fit_indexing(
     def rankers_of(rows: LongArray) -> Rankers:
         return train_rankers(features[rows], shown[rows], positive[rows], tree.children[1], solver, None, stop)
 
-    rankers, on_held, fitted_map = rankers_of(data.training_rows), None, USUAL_MAP
+    rankers, on_held, calibration = rankers_of(data.training_rows), None, CandidateSigmoid()
     if data.held is not None and data.held_tfidf is not None and data.held_labels is not None:
         vectors, margins = read_texts(fitted, data.held.texts)
         beam = best_clusters(margins, model.beam_size)
         on_held = rank(joined_features(data.held_tfidf, vectors), beam, tree, rankers)
-        fitted_map = fit_map(on_held, tree.above(data.held_labels)[-1])
+        calibration = calibration.fit(on_held, tree.above(data.held_labels)[-1])
         if len(data.training_rows) < len(train) and not stop:
             rankers = rankers_of(np.arange(len(train)))
-    return Indexing(tree, fitted, rankers, *fitted_map), on_held
+    return Indexing(tree, fitted, rankers, calibration), on_held
 
 
 def _fit_matcher(matcher: NeuralModel, data: TrainingTexts, tree: LabelTree, share: float) -> FittedNetwork:

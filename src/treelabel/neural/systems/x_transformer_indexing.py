@@ -8,10 +8,10 @@ from typing import Annotated, Any, TypedDict
 import numpy as np
 import torch
 from scipy import sparse
-from scipy.special import expit
 from torch import Tensor
 from torch.nn import functional
 
+from treelabel.calibration.candidates import CandidateSigmoid
 from treelabel.core.array_schema import Arrays, Schema, indices, with_prefix
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
@@ -95,8 +95,7 @@ class Indexing:
     tree: LabelTree
     matcher: FittedNetwork
     rankers: Rankers
-    slope: float
-    intercept: float
+    calibration: CandidateSigmoid
 
     def probabilities(self, texts: Strings, tfidf: sparse.csr_array, beam_size: int) -> sparse.csr_array:
         """Score texts.
@@ -119,8 +118,8 @@ class Indexing:
 
     def to_probabilities(self, margins: sparse.csr_array) -> sparse.csr_array:
         """Turn margins in the order of the tree into probabilities in the order of the model."""
-        p = expit(self.slope * margins.data + self.intercept).astype(np.float32)
-        result = sparse.csr_array((p, self.tree.labels[margins.indices], margins.indptr), margins.shape)
+        p = self.calibration.probabilities(margins)
+        result = sparse.csr_array((p.data, self.tree.labels[p.indices], p.indptr), p.shape)
         result.sort_indices()
         return result
 
@@ -128,7 +127,7 @@ class Indexing:
         """Return what is saved: values for JSON, and arrays."""
         values, arrays = self.matcher.state()
         rankers = {f"ranker_{name}": array for name, array in self.rankers.arrays().items()}
-        part = {"clusters": self.tree.sizes[0], "slope": self.slope, "intercept": self.intercept}
+        part = {"clusters": self.tree.sizes[0], **self.calibration._asdict()}
         return {**part, "matcher": values}, {**arrays, **self.tree.arrays(), **rankers}
 
 
@@ -242,7 +241,7 @@ class FittedXTransformer:
                 )
             rankers = Rankers(**with_prefix(stored_arrays, "ranker_"))
             tree = LabelTree.of(stored_arrays)
-            indexings.append(Indexing(tree, fitted, rankers, part["slope"], part["intercept"]))
+            indexings.append(Indexing(tree, fitted, rankers, CandidateSigmoid(part["slope"], part["intercept"])))
         return cls(hierarchy, arrays["label_nodes"], tfidf, tuple(indexings), beam_size)
 
 
