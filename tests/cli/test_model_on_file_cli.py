@@ -142,3 +142,48 @@ def test_reports_take_models(folder: Path, model: Path, run: Run, tmp_path: Path
     code, _, told = run("report", str(model), str(folder / "usual"), str(folder / "test.csv"), "-o", str(page))
     assert code == 0, told
     assert "exactly right" in page.read_text()
+
+
+def test_update_says_better_or_worse_with_an_interval_and_labels(
+    folder: Path, model: Path, run: Run, tmp_path: Path
+) -> None:
+    weak = write_rows(tmp_path / "weak.csv", 5, 24)
+    reading = ["--labels", "kingdom,kind", "--encoding", "cp1252"]
+    assert run("fit", str(weak), "-o", str(tmp_path / "weak"), *reading).code == 0
+    files = [str(folder / "train.csv"), "-o", str(tmp_path / "new"), "--train", str(weak)]
+    ended = run("update", str(tmp_path / "weak"), *files, "--compare", str(folder / "test.csv"))
+    assert ended.code == 0, ended.err
+    (line,) = [line for line in ended.out.splitlines() if "documents with labels the new model is" in line]
+    assert line.startswith("on 60 documents with labels the new model is ")
+    before, after = (evaluate_model(run, tmp_path / name, folder) for name in ("weak", "new"))
+    assert f"hF1 {before:.4f} -> {after:.4f}, difference {after - before:+.4f} [" in line
+    assert "next: treelabel evaluate" in ended.err
+    assert "next: " not in run("update", str(tmp_path / "weak"), *files, "--force", "--quiet").err
+
+
+def evaluate_model(run: Run, model: Path, folder: Path) -> float:
+    stored = json.loads(run("evaluate", str(model), str(folder / "test.csv"), "--json").out)
+    value: float = stored["values"]["hf1"]
+    return value
+
+
+def test_summaries_can_be_json(folder: Path, model: Path, run: Run, tmp_path: Path) -> None:
+    output = tmp_path / "predictions.csv"
+    stored = json.loads(run("predict", str(model), str(folder / "test.csv"), "-o", str(output), "--json").out)
+    assert stored["documents"] == 60
+    assert stored["written"] == str(output)
+    fitted = json.loads(
+        run(
+            "fit",
+            str(folder / "train.csv"),
+            "-o",
+            str(tmp_path / "m"),
+            "--json",
+            "--labels",
+            "kind",
+            "--encoding",
+            "cp1252",
+        ).out
+    )
+    assert fitted["documents"] == 200
+    assert fitted["evidence"]["documents"] > 0

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from treelabel.cli import options as o
-from treelabel.cli.printing import print_json, print_lines
+from treelabel.cli.printing import print_json, print_lines, print_result
 
 ScoresArgument = Annotated[
     Path, typer.Argument(metavar="SCORES", help="Scores (.npz or .parquet); - for standard input.")
@@ -23,6 +23,7 @@ def decide(
     train: Annotated[Path | None, typer.Option(help="Training file, for rules that weigh labels by rarity.")] = None,
     all_labels: o.AllLabelsOption = False,
     force: o.ForceOption = False,
+    json: o.JsonOption = False,
 ) -> None:
     """Turn scores into labels by a decision rule.
 
@@ -53,7 +54,9 @@ def decide(
     write_predictions(decisions, output, loaded, all_labels)
     empty = int((decisions.csr.indptr[1:] == decisions.csr.indptr[:-1]).sum())
     abstained = "" if decisions.unknown is None else f", {int(decisions.unknown.sum()):,} of them unknown"
-    typer.echo(f"{output}: {len(decisions):,} documents by {decisions.rule}, {empty:,} without a label{abstained}")
+    text = f"{output}: {len(decisions):,} documents by {decisions.rule}, {empty:,} without a label{abstained}"
+    values = {"written": str(output), "documents": len(decisions), "rule": decisions.rule, "without_label": empty}
+    print_result(values, text, json, f"treelabel evaluate TRUTH {output}")
 
 
 @o.with_read_options

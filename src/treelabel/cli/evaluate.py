@@ -16,7 +16,7 @@ from treelabel.cli.judge import (
     opened_predictions,
     with_unseen_labels,
 )
-from treelabel.cli.printing import echo, print_json
+from treelabel.cli.printing import print_json, print_result
 from treelabel.core.errors import TreelabelError
 
 if TYPE_CHECKING:
@@ -114,7 +114,9 @@ def evaluate(
         return
     parts = [each for each in (judged.result.headline, judged.result.table(intervals)) if each]
     parts += [str(judged.labels)] if by_label and judged.labels is not None else []
-    echo("\n\n".join([*parts, *(["\n".join(written)] if written else [])]))
+    parts += ["\n".join(written)] if written else []
+    systems = f"{truth} {predictions}" if is_model_folder(truth) else f"--truth {truth} --predictions {predictions}"
+    print_result({}, "\n\n".join(parts), False, f"treelabel report {systems} -o report.html")
 
 
 def _judge(truth: Path, predictions: Path, read: o.ReadArguments, train: Path | None, **asked: Any) -> "Judged":

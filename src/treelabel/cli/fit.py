@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ import typer
 
 from treelabel.cli import options as o
 from treelabel.cli.models import parse_settings, save, size_of
-from treelabel.cli.printing import echo, print_serious
+from treelabel.cli.printing import print_result, print_serious
 from treelabel.cli.process import INTERRUPTED
 from treelabel.cli.report import print_written
 from treelabel.core.child_python import child_python
@@ -54,6 +55,7 @@ def fit(
         ),
     ] = None,
     force: o.ForceOption = False,
+    json: o.JsonOption = False,
 ) -> None:
     """Learn a model from texts with labels, and say how good it is on documents that it had not learned.
 
@@ -95,12 +97,12 @@ def fit(
             print_serious(train, data, checked)
         made.fit(data, valid=checked, max_seconds=max_seconds)
     if is_first:
-        _store(made, data, output, force, bool(settings.get("checkpoint_dir")))
+        _store(made, data, output, force, bool(settings.get("checkpoint_dir")), json)
     if report is not None and made.stopped_ != "interrupt":
         held_out_report(report, made, data, checked, max_seconds, is_first)
 
 
-def _store(made: "Model", data: "Dataset", output: Path, force: bool, has_checkpoint: bool) -> None:
+def _store(made: "Model", data: "Dataset", output: Path, force: bool, has_checkpoint: bool, json: bool) -> None:
     """Save a model that has learned, and tell what was found out about it."""
     more = "; the same command goes on from its checkpoint" if has_checkpoint else ""
     if made.stopped_ == "interrupt" and output.exists() and any(output.iterdir()):
@@ -108,17 +110,25 @@ def _store(made: "Model", data: "Dataset", output: Path, force: bool, has_checkp
         raise typer.Exit(INTERRUPTED)
     save(made, output, force)
     described = f"{made.name}, {len(data):,} documents, {len(data.hierarchy):,} nodes, {size_of(output):.1f} MB"
-    typer.echo(f"{output}: {described}")
+    lines = [f"{output}: {described}"]
     result = made.evidence_.describe(made.default_rule, made.regime_)
     if made.evidence_.documents == 0 and len(data) < FEWEST_JUDGED:
         result = f"{len(data):,} documents are too few to hold any out: nothing is known of how good the model is"
-    for line in (result, made.irregular_documents_):
-        if line:
-            echo(line)
+    lines += [line for line in (result, made.irregular_documents_) if line]
     if made.stopped_ is not None:
-        typer.echo(f"learning was stopped before its end, and the best so far was kept{more}")
-        for stage in made.evidence_.stages:
-            echo(f"  {stage}")
+        lines.append(f"learning was stopped before its end, and the best so far was kept{more}")
+        lines += [f"  {stage}" for stage in made.evidence_.stages]
+    values = {
+        "written": str(output),
+        "model": made.name,
+        "documents": len(data),
+        "nodes": len(data.hierarchy),
+        "megabytes": round(size_of(output), 1),
+        "rule": made.default_rule,
+        "stopped": made.stopped_,
+        "evidence": asdict(made.evidence_),
+    }
+    print_result(values, "\n".join(lines), json, f"treelabel evaluate {output} TEST, or treelabel predict {output} NEW")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from treelabel.cli.options import ForceOption, JsonOption, ModelArgument, SignatureOption
-from treelabel.cli.printing import echo, print_json
+from treelabel.cli.printing import echo, print_json, print_result
 from treelabel.cli.process import Terminated
 from treelabel.core.errors import TreelabelError, printable
 
@@ -180,6 +180,7 @@ def export(
     int8: Annotated[bool, typer.Option("--int8", help="Weights of eight bits: faster, a little less exact.")] = False,
     force: ForceOption = False,
     require_signature: SignatureOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Write a neural model as an ONNX graph, which scores faster on a CPU and without torch.
 
@@ -196,7 +197,9 @@ def export(
         raise TreelabelError(f"{model}: a model of the kind {loaded.name} is no network; only neural can be exported")
     require_replaceable(output, force)
     save(loaded.exported("int8" if int8 else "onnx"), output, force)
-    typer.echo(f"{output}: {size_of(output):.1f} MB")
+    megabytes = size_of(output)
+    values = {"written": str(output), "megabytes": round(megabytes, 1)}
+    print_result(values, f"{output}: {megabytes:.1f} MB", json, f"treelabel predict {output} NEW")
 
 
 def sign(
@@ -205,6 +208,7 @@ def sign(
     new_key: Annotated[
         Path | None, typer.Option(metavar="NAME", help="Make a pair of keys: NAME.pem and NAME.pub.pem.")
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """Sign a model, so that others can tell who made it; or make the keys for that.
 
@@ -222,9 +226,13 @@ def sign(
 
     if new_key is not None and model is None and key is None:
         private, public = signing.new_key(new_key)
-        typer.echo(f"{private}: keep it to yourself; it signs models\n{public}: give it to those who use them")
+        text = f"{private}: keep it to yourself; it signs models\n{public}: give it to those who use them"
+        print_result(
+            {"private": str(private), "public": str(public)}, text, json, f"treelabel sign MODEL --key {private}"
+        )
     elif new_key is None and model is not None and key is not None:
         fingerprint = signing.sign_model(model, key)
-        typer.echo(f"{model}: signed with the key {fingerprint}")
+        text = f"{model}: signed with the key {fingerprint}"
+        print_result({"signed": str(model), "key": fingerprint}, text, json)
     else:
         raise TreelabelError("expected either MODEL and --key FILE, to sign a model, or --new-key NAME, to make keys")

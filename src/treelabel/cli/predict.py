@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from treelabel.cli import options as o
-from treelabel.cli.printing import echo, print_note
+from treelabel.cli.printing import print_note, print_result
 
 ResumeOption = Annotated[
     bool,
@@ -43,6 +43,7 @@ def score(
     resume: ResumeOption = False,
     force: o.ForceOption = False,
     require_signature: o.SignatureOption = None,
+    json: o.JsonOption = False,
 ) -> None:
     """Score texts: the probability of every node.
 
@@ -64,7 +65,11 @@ def score(
     job.check()
     summary, empty = score_file(job, top)
     also = f"; {_texts(empty)} scored by what labels are usual" if empty else ""
-    typer.echo(f"{output}: {summary}{also}", err=output == STANDARD)
+    if output == STANDARD:
+        typer.echo(f"{output}: {summary}{also}", err=True)
+        return
+    values = {"written": str(output), "summary": summary, "empty_texts": empty, "top": top}
+    print_result(values, f"{output}: {summary}{also}", json, f"treelabel decide {output} --rule optimal:hf1")
 
 
 @o.with_read_options
@@ -90,6 +95,7 @@ def predict(
     resume: ResumeOption = False,
     force: o.ForceOption = False,
     require_signature: o.SignatureOption = None,
+    json: o.JsonOption = False,
 ) -> None:
     """Predict the labels of texts by a decision rule.
 
@@ -149,7 +155,9 @@ def predict(
             f"{written.escaped:,} cells that a spreadsheet would run begin with an apostrophe now (--raw: not)"
         )
     if output is not None and output != STANDARD:
-        echo(f"{output}: {'; '.join(notes)}")
+        values = {"written": str(output), "documents": written.rows, "rule": written.rule}
+        values |= {"empty_texts": written.empty, "separator": written.sep, "escaped_cells": written.escaped}
+        print_result(values, f"{output}: {'; '.join(notes)}", json, f"treelabel review {model} {texts} -o queue.csv")
     elif written.empty or written.escaped:
         print_note("; ".join(notes))
 

@@ -30,6 +30,16 @@ def print_json(value: Any) -> None:
     echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
+def print_result(values: dict[str, Any], text: str, json: bool, next_command: str = "") -> None:
+    """Print what a command did: JSON for a program, or lines for people and the command that may come next."""
+    if json:
+        print_json(values)
+        return
+    echo(text)
+    if next_command and not is_quiet():
+        typer.echo(printable(f"next: {next_command}"), err=True)
+
+
 def print_note(message: str) -> None:
     """Print what a user should know, in one line of standard error."""
     if not is_quiet():

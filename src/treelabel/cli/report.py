@@ -7,7 +7,7 @@ import typer
 
 from treelabel.cli import options as o
 from treelabel.cli.judge import is_model_folder, read_judged, truth_and_systems
-from treelabel.cli.printing import echo
+from treelabel.cli.printing import print_result
 from treelabel.core.errors import TreelabelError
 
 
@@ -42,6 +42,7 @@ def report(
     seed: o.SeedOption = 0,
     force: o.ForceOption = False,
     require_signature: o.SignatureOption = None,
+    json: o.JsonOption = False,
 ) -> None:
     """Write what systems get right and wrong to one HTML file, which opens without a network.
 
@@ -86,7 +87,7 @@ def report(
         "data": "" if truth is None else truth.name,
     }
     write_report(output, shown, systems, train=training, rule=rule, texts=has_texts, **about)
-    print_written(output, figures)
+    print_written(output, figures, json)
 
 
 def _chosen_files(scores: list[Path], files: list[Path], predictions: list[Path]) -> list[Path]:
@@ -105,7 +106,8 @@ def _chosen_files(scores: list[Path], files: list[Path], predictions: list[Path]
     return chosen
 
 
-def print_written(output: Path, figures: Path | None = None) -> None:
+def print_written(output: Path, figures: Path | None = None, json: bool = False) -> None:
     """Say where a report is, and its figures."""
     drawn = "" if figures is None else f"; figures in {figures}"
-    echo(f"{output}: {output.stat().st_size / 1e6:.2f} MB, open it in a browser{drawn}")
+    values = {"written": str(output), "figures": None if figures is None else str(figures)}
+    print_result(values, f"{output}: {output.stat().st_size / 1e6:.2f} MB, open it in a browser{drawn}", json)

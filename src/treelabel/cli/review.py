@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from treelabel.cli import options as o
-from treelabel.cli.printing import echo
+from treelabel.cli.printing import print_result
 from treelabel.core.errors import TreelabelError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def review(
     ] = False,
     force: o.ForceOption = False,
     require_signature: o.SignatureOption = None,
+    json: o.JsonOption = False,
 ) -> None:
     """Say which predictions are safe to accept, and which texts a person should look at first.
 
@@ -56,13 +57,13 @@ def review(
     if apply is not None:
         if texts is not None:
             raise TreelabelError(f"--apply reads {apply} alone; leave out {texts}")
-        _apply(apply, model, output, force, accepted, read, require_signature)
+        _apply(apply, model, output, force, accepted, read, require_signature, json)
         return
     if model is None or texts is None:
         raise TreelabelError("expected a model and a file with texts, or --apply and a queue")
     if accepted:
         raise TreelabelError("--accepted says what --apply takes; leave it out here")
-    _queue(model, texts, output, force, precision, alternatives, read, require_signature)
+    _queue(model, texts, output, force, precision, alternatives, read, require_signature, json)
 
 
 def _queue(
@@ -74,6 +75,7 @@ def _queue(
     alternatives: int,
     read: o.ReadArguments,
     require_signature: Path | None,
+    json: bool,
 ) -> None:
     from treelabel.data.queue import LABEL_SEPARATOR, QueueRow, write_queue
     from treelabel.hierarchy.label_ids import decode
@@ -96,11 +98,14 @@ def _queue(
         for row in result.order.tolist()
     ]
     write_queue(data[result.order], rows, output, sep, force)
-    echo(f"{output}: {_summary(result, precision)}")
-    typer.echo(
+    accepted = int(result.accepted.sum())
+    values = {"written": str(output), "texts": len(result.p), "accepted": accepted, "precision": precision}
+    text = f"{output}: {_summary(result, precision)}\n"
+    text += (
         f"Fill in the column label (several labels joined by {sep!r}, ok for the suggestion, ? or nothing to skip), "
         f"then: treelabel review --apply {output} -o new-training.csv --accepted"
     )
+    print_result(values, text, json)
 
 
 def _summary(result: "Reviewed", precision: float) -> str:
@@ -127,6 +132,7 @@ def _apply(
     accepted: bool,
     read: o.ReadArguments,
     require_signature: Path | None,
+    json: bool,
 ) -> None:
     from treelabel.data.io.format import ReadOptions
     from treelabel.data.queue import LABEL_SEPARATOR, read_queue
@@ -146,4 +152,7 @@ def _apply(
     if not len(result.data):
         raise TreelabelError(f"{queue}: no row has a label ({counts}), so there is nothing to write")
     result.write(output, force)
-    echo(f"{output}: {len(result.data):,} documents of {queue}: {counts}")
+    values = {"written": str(output), "documents": len(result.data), "labelled": result.labelled}
+    values |= {"confirmed": result.confirmed, "accepted": result.accepted, "skipped": result.skipped}
+    text = f"{output}: {len(result.data):,} documents of {queue}: {counts}"
+    print_result(values, text, json, f"treelabel update MODEL {output} -o NEW --train TRAIN")

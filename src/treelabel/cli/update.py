@@ -11,7 +11,7 @@ import typer
 from treelabel.cli import options as o
 from treelabel.cli.models import save, size_of
 from treelabel.cli.moves import MovesOption, describe_moves, moves_to
-from treelabel.cli.printing import echo
+from treelabel.cli.printing import print_note, print_result
 from treelabel.cli.process import INTERRUPTED
 from treelabel.core.errors import TreelabelError, printable
 
@@ -49,13 +49,15 @@ def update(
         bool, typer.Option("--forget", help="Go on without documents that MODEL learned from and no --train holds.")
     ] = False,
     compare: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Texts to tell which predictions change, and why.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Texts to tell which predictions change; with labels: better or worse, too."),
     ] = None,
     changes: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the predictions that change as CSV, with --compare.")
     ] = None,
     force: o.ForceOption = False,
     require_signature: o.SignatureOption = None,
+    json: o.JsonOption = False,
 ) -> None:
     """Bring a model up to date: new texts, new labels, and labels renamed, moved, merged, split or deleted.
 
@@ -96,22 +98,28 @@ def update(
     if getattr(made, "stopped_", None) == "interrupt" and output.exists() and any(output.iterdir()):
         typer.echo(f"treelabel: learning was interrupted; the model in {output} stays as it is", err=True)
         raise typer.Exit(INTERRUPTED)
-    compared = None
+    compared, judged = None, ""
     if compare is not None:
         from treelabel.operations.prediction_changes import prediction_changes
 
-        texts = replace(read, taxonomy=None).read(compare, taxonomy=loaded.hierarchy_, need_labels=False)
+        plain = replace(read, taxonomy=None)
+        texts = plain.read(compare, taxonomy=loaded.hierarchy_, need_labels=False)
         compared = prediction_changes(loaded, made, texts, path)
+        judged = _judge(loaded, made, path, plain, compare)
     save(made, output, force)
     learned = f"{made.profile_.documents:,} documents"
-    typer.echo(f"{output}: {made.name}, {learned}, {len(path.new):,} nodes, {size_of(output):.1f} MB")
-    echo(describe_moves(path))
+    lines = [f"{output}: {made.name}, {learned}, {len(path.new):,} nodes, {size_of(output):.1f} MB"]
+    lines.append(describe_moves(path))
     if made.evidence_ is loaded.evidence_:
-        echo(f"calibration, rule and held-out quality are those of {model}: nothing was held out; fit measures anew")
+        lines.append(
+            f"calibration, rule and held-out quality are those of {model}: nothing was held out; fit measures anew"
+        )
     if save_train is not None:
-        _save_train(known if data is None else [*known, data], path, save_train, read.sep)
+        lines.append(_save_train(known if data is None else [*known, data], path, save_train, read.sep))
     if compared is not None:
-        _report(compared, changes)
+        lines += [*_write_changes(compared, changes), *([judged] if judged else [])]
+    values = {"written": str(output), "documents": made.profile_.documents, "nodes": len(path.new), "lines": lines}
+    print_result(values, "\n".join(lines), json, f"treelabel evaluate {output} TEST")
 
 
 def _refuse_contradictions(
@@ -185,7 +193,19 @@ def _original(train: Path, path: "Moves", read: o.ReadArguments) -> "Dataset":
             raise error from None
 
 
-def _save_train(parts: "list[Dataset]", path: "Moves", file: Path, sep: str | None) -> None:
+def _judge(old: "Model", new: "Model", path: "Moves", read: o.ReadArguments, file: Path) -> str:
+    """Say whether the new model is better on documents with labels, and on which labels; "" where they have none."""
+    from treelabel.operations.prediction_changes import describe_difference
+
+    try:
+        data = read.read(file, taxonomy=path.new)
+    except TreelabelError as error:
+        print_note(f"better or worse cannot be told: {error}")
+        return ""
+    return describe_difference(old, new, data, path) if data.labels.nnz else ""
+
+
+def _save_train(parts: "list[Dataset]", path: "Moves", file: Path, sep: str | None) -> str:
     """Write all training data under the new hierarchy, without documents that have lost all their labels."""
     from treelabel.data.transforms import concat
     from treelabel.data.write import write
@@ -197,20 +217,19 @@ def _save_train(parts: "list[Dataset]", path: "Moves", file: Path, sep: str | No
         carried.append(moved[(row_sizes(moved.labels) > 0) | (row_sizes(part.labels) == 0)])
     joined = concat(carried)
     write(joined, file, taxonomy=False, sep=sep, escape_formulas=True)
-    echo(f"wrote {file}: {len(joined):,} documents, the --train of the next update")
+    return f"wrote {file}: {len(joined):,} documents, the --train of the next update"
 
 
-def _report(compared: "PredictionChanges", changes: Path | None) -> None:
-    """Print what changes, and write it."""
+def _write_changes(compared: "PredictionChanges", changes: Path | None) -> list[str]:
+    """Write what changes, if asked for, and return the lines that say it."""
     from treelabel.core.atomic_output import open_output
     from treelabel.data.io.cells import escape
 
-    for line in compared.summary().splitlines():
-        echo(printable(line))
+    lines = [printable(line) for line in compared.summary().splitlines()]
     if changes is None:
-        return
+        return lines
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows([escape(cell) for cell in row] for row in compared.table())
     with open_output(changes) as stream:
         stream.write(buffer.getvalue().encode())
-    echo(f"wrote {changes}: {len(compared.changes):,} predictions that change")
+    return [*lines, f"wrote {changes}: {len(compared.changes):,} predictions that change"]

@@ -5,12 +5,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from treelabel.core.bounded_memory import BLOCK_SCORES
 from treelabel.core.errors import shorten
+from treelabel.evaluation.comparison import compare_results
+from treelabel.evaluation.evaluator import evaluate
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.moves import MOVE_KINDS, Moves
 from treelabel.models.base import Model
 from treelabel.models.model_inputs import texts_of
+from treelabel.models.streaming import decided_batches
 from treelabel.rules.decisions import decide
 from treelabel.scores.score_matrix import Scores
 
@@ -27,6 +32,8 @@ MEANINGS: dict[str, str] = {
     "new mind": "the model sees the text differently",
 }
 SEPARATOR = "; "
+# Labels that are named as better, and as worse.
+MOST_LABELS = 3
 
 
 @dataclass(frozen=True)
@@ -168,3 +175,49 @@ def _paths_and_scores(
     p = {node: float(scores.values[row, node]) for node in nodes}
     ranked = sorted(nodes, key=lambda node: -p[node])
     return tuple(h.paths(ranked)), tuple(p[node] for node in ranked)
+
+
+def describe_difference(old: Model, new: Model, truth: Any, moves: Moves, resamples: int = 1000) -> str:
+    """Say in lines whether a model is better than another on documents with labels, and on which labels.
+
+    Parameters
+    ----------
+    old, new : Model
+        The models, each deciding by its own rule.
+    truth : Dataset
+        Documents with labels of the new hierarchy.
+    moves : Moves
+        From the old model's hierarchy to the new one's, by which the old one's predictions are carried over.
+    resamples : int
+        How often documents are drawn for the interval of the difference.
+
+    Returns
+    -------
+    str
+    """
+    before, after = (next(decided_batches(model, [(truth, None)])).decisions.most_specific for model in (old, new))
+    results = {
+        name: evaluate(truth, decisions=moves.new.closure(sets), hierarchy=moves.new, metrics=["hf1", "micro_f1"])
+        for name, sets in (("before", moves.labels(before)), ("after", after))
+    }
+    table = compare_results(results, ["hf1"], resamples)
+    row = table.metrics[0]
+    change, p = row.differences[0], row.p_values[0]
+    if change.low <= 0 <= change.high:
+        verdict = "no better or worse than chance would have it"
+    else:
+        verdict = "better" if change.difference > 0 else "worse"
+    lines = [
+        f"on {len(truth):,} documents with labels the new model is {verdict}: hF1 {results['before']['hf1']:.4f} -> "
+        f"{results['after']['hf1']:.4f}, difference {change.difference:+.4f} [{change.low:+.4f}, {change.high:+.4f}], "
+        f"p = {p:.3g}"
+    ]
+    f1 = [result.labels.column("f1").to_numpy() for result in results.values()]
+    gain = f1[1] - f1[0]
+    for what, size in (("better", gain), ("worse", -gain)):
+        chosen = [node for node in np.argsort(-size, kind="stable")[:MOST_LABELS].tolist() if size[node] > 0]
+        if chosen:
+            paths = moves.new.paths(chosen)
+            pairs = zip(paths, f1[0][chosen], f1[1][chosen], strict=True)
+            lines.append(f"{what} (F1): " + ", ".join(f"{path} {was:.2f} -> {now:.2f}" for path, was, now in pairs))
+    return "\n".join(lines)
