@@ -11,9 +11,9 @@ from scipy import sparse
 
 from treelabel.core.compute import LIGHT, kernel, over_rows
 from treelabel.core.errors import TreelabelError, some
-from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.label_matrices import LabelMatrix, matches, row_numbers, row_sizes
+from treelabel.hierarchy.label_matrices import LabelMatrix, matches, row_sizes
 from treelabel.hierarchy.similarity import information_content, information_weights, inverse_propensities
 from treelabel.scores.score_matrix import Scores
 
@@ -205,33 +205,6 @@ class Batch:
         single[sizes == 1] = terminal.indices
         return single
 
-    def scores_at(self, labels: LabelMatrix, scores: Scores | None = None) -> ScoreArray:
-        """Look up the score of every stored label, in these scores or the batch's own.
-
-        Parameters
-        ----------
-        scores
-            The scores; None for those of the batch.
-
-        Returns
-        -------
-        array of shape (stored labels,)
-        """
-        scores = self.scores if scores is None else scores
-        values = scores.values
-        if not scores.is_sparse:
-            result: ScoreArray = values[row_numbers(labels), labels.indices]
-            return result
-        ptr, row_ptr = values.indptr.astype(np.int64), labels.indptr.astype(np.int64)
-        return np.concatenate(
-            over_rows(
-                lambda start, stop: look_up_scores(
-                    ptr, values.indices, values.data, row_ptr, labels.indices, start, stop
-                ),
-                len(self),
-            )
-        )
-
 
 def closed_sets(hierarchy: Hierarchy, labels: LabelMatrix) -> LabelMatrix:
     """Add all ancestors; flat labels have none.
@@ -346,19 +319,3 @@ def row_sums(ptr: LongArray, values: DoubleArray, start: int, stop: int) -> Doub
             total += values[index]
         sums[row - start] = total
     return sums
-
-
-@kernel
-def look_up_scores(
-    ptr: LongArray, idx: IntArray, values: ScoreArray, row_ptr: LongArray, row_idx: IntArray, start: int, stop: int
-) -> ScoreArray:
-    """Look up the CSR scores of the given labels; what is not stored is 0."""
-    result = np.zeros(row_ptr[stop] - row_ptr[start], values.dtype)
-    for row in range(start, stop):
-        left = ptr[row]
-        for index in range(row_ptr[row], row_ptr[row + 1]):
-            while left < ptr[row + 1] and idx[left] < row_idx[index]:
-                left += 1
-            if left < ptr[row + 1] and idx[left] == row_idx[index]:
-                result[index - row_ptr[start]] = values[left]
-    return result

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError, locate_errors
 from treelabel.core.types import BoolArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy.hierarchy import Change, Hierarchy
-from treelabel.hierarchy.label_matrices import label_matrix
+from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.union import require_nodes_in
 from treelabel.scores import score_kernels as kernels
@@ -119,7 +119,7 @@ class Scores:
         """
         _ = hierarchy.parent
         conditional = cls(hierarchy, values, None if ids is None else tuple(ids))
-        return conditional._apply_to_scores(kernels.MULTIPLY)
+        return cls(hierarchy, conditional._change(conditional.values, kernels.MULTIPLY), conditional.ids)
 
     @classmethod
     def concat(cls, hierarchy: Hierarchy, parts: Sequence[Any]) -> "Scores":
@@ -178,6 +178,11 @@ class Scores:
         """Whether only the larger scores are stored."""
         return bool(sparse.issparse(self.values))
 
+    @cached_property
+    def rows(self) -> kernels.StoredRows:
+        """The rows as compiled loops take them."""
+        return kernels.stored_rows(self.values)
+
     def dense(self) -> ScoreArray:
         """Return the scores as a dense array, documents x nodes."""
         dense: ScoreArray = self.values.toarray() if self.is_sparse else self.values
@@ -197,29 +202,25 @@ class Scores:
         [[0.5, 0.5, 0.25]]
         """
         _ = self.hierarchy.parent
-        ptr, idx = self.hierarchy.parent_ptr, self.hierarchy.parent_idx
-        return self._apply(ptr, idx, kernels.DIVIDE)
+        return self._change(self.values, kernels.DIVIDE)
 
-    def _apply_to_scores(self, how: int) -> "Scores":
-        changed = self._apply(self.hierarchy.parent_ptr, self.hierarchy.parent_idx, how)
-        return Scores(self.hierarchy, changed, self.ids)
-
-    def _apply(self, ptr: IntArray, idx: IntArray, how: int) -> Any:
-        changed = self.values.copy()
-        if self.is_sparse:
-            row_ptr = changed.indptr.astype(np.int64)
-            over_rows(
-                lambda start, stop: kernels.change_csr(
-                    ptr, idx, row_ptr, changed.indices, changed.data, start, stop, how
-                ),
-                len(self),
-            )
+    def _change(self, values: Any, how: int) -> Any:
+        """Combine each node with its parents in a copy of the values."""
+        changed, h = values.copy(), self.hierarchy
+        kernels.over_stored(kernels.change_rows, kernels.stored_rows(changed), h.parent_ptr, h.parent_idx, how)
+        if sparse.issparse(changed):
             changed.eliminate_zeros()
-        else:
-            over_rows(
-                lambda start, stop: kernels.change_dense(ptr, idx, changed, start, stop, how), len(self), least=64
-            )
         return changed
+
+    def at(self, labels: LabelMatrix) -> ScoreArray:
+        """Look up the score of every stored label of a label matrix with as many rows; what is not stored is 0.
+
+        >>> h = Hierarchy.flat(["A", "B", "C"])
+        >>> Scores(h, [[0.25, 0.5, 0.25]]).at(label_matrix([0, 2], [0, 1], 3)).tolist()
+        [0.25, 0.5]
+        """
+        ptr = labels.indptr.astype(np.int64)
+        return np.concatenate(kernels.over_stored(kernels.look_up, self.rows, ptr, labels.indices))
 
     # Coherence
 
@@ -246,19 +247,8 @@ class Scores:
         return self
 
     def _worst_edge(self) -> tuple[float, int, int]:
-        ptr, idx = self.hierarchy.parent_ptr, self.hierarchy.parent_idx
-        if self.is_sparse:
-            row_ptr = self.values.indptr.astype(np.int64)
-            parts = over_rows(
-                lambda start, stop: kernels.worst_edge_csr(
-                    ptr, idx, row_ptr, self.values.indices, self.values.data, start, stop
-                ),
-                len(self),
-            )
-        else:
-            parts = over_rows(
-                lambda start, stop: kernels.worst_edge_dense(ptr, idx, self.values, start, stop), len(self), least=64
-            )
+        h = self.hierarchy
+        parts = kernels.over_stored(kernels.worst_edge, self.rows, h.parent_ptr, h.parent_idx)
         return max(parts, key=lambda part: part[0])
 
     def exhaustiveness_gap(self) -> float:
@@ -289,27 +279,18 @@ class Scores:
         >>> s.coherent("max").dense().tolist(), s.coherent("min").dense().tolist()
         ([[0.5, 0.5]], [[0.25, 0.25]])
         """
-        if how == "min":
-            return self._apply_to_scores(kernels.MINIMUM)
-        if how != "max":
+        if how not in ("max", "min"):
             raise TreelabelError(f"unknown projection {how!r}; expected 'max' or 'min'")
-        if self.is_coherent(0):
-            return self
-        ptr, idx = self.hierarchy.parent_ptr, self.hierarchy.parent_idx
-        if not self.is_sparse:
-            raised = self.values.copy()
-            over_rows(lambda start, stop: kernels.raise_dense(ptr, idx, raised, start, stop), len(self), least=64)
-            return Scores(self.hierarchy, raised, self.ids)
-        closed = self.hierarchy.closure(self.values != 0)
-        row_ptr, closed_ptr = self.values.indptr.astype(np.int64), closed.indptr.astype(np.int64)
-        parts = over_rows(
-            lambda start, stop: kernels.raise_csr(
-                ptr, idx, row_ptr, self.values.indices, self.values.data, closed_ptr, closed.indices, start, stop
-            ),
-            len(self),
-        )
-        raised = sparse.csr_array((np.concatenate(parts), closed.indices, closed.indptr), closed.shape)
-        return Scores(self.hierarchy, raised, self.ids)
+        values = self.values
+        if how == "max":
+            if self.is_coherent(0):
+                return self
+            if self.is_sparse:
+                # Ancestors that are not stored are to be raised, too.
+                closed = self.hierarchy.closure(values != 0)
+                values = sparse.csr_array((self.at(closed), closed.indices, closed.indptr), closed.shape)
+        changed = self._change(values, kernels.MAXIMUM if how == "max" else kernels.MINIMUM)
+        return Scores(self.hierarchy, changed, self.ids)
 
     # Smaller, or elsewhere
 
@@ -325,23 +306,8 @@ class Scores:
         """
         if count < 1:
             raise TreelabelError(f"expected to keep at least 1 score per document, found {count}")
-        count = min(count, max(1, len(self.hierarchy)))
-        if self.is_sparse:
-            row_ptr = self.values.indptr.astype(np.int64)
-            parts = over_rows(
-                lambda start, stop: kernels.top_k_csr(
-                    row_ptr, self.values.indices, self.values.data, start, stop, count
-                ),
-                len(self),
-            )
-        else:
-            parts = over_rows(
-                lambda start, stop: kernels.top_k_dense(self.values, start, stop, count), len(self), least=64
-            )
-        sizes: LongArray = np.concatenate([size for _, _, size in parts])
-        ptr = np.concatenate([[0], np.cumsum(sizes)])
-        data, nodes = np.concatenate([part[1] for part in parts]), np.concatenate([part[0] for part in parts])
-        return Scores(self.hierarchy, sparse.csr_array((data, nodes, ptr), self.values.shape), self.ids)
+        best = kernels.largest_entries(self.values, min(count, max(1, len(self.hierarchy))))
+        return Scores(self.hierarchy, best, self.ids)
 
     def best(self, allowed: BoolArray) -> IntArray:
         """Find the allowed node with the largest score of each document; the lowest id among equals, -1: none above 0.
@@ -349,17 +315,7 @@ class Scores:
         >>> Scores(Hierarchy.flat(["A", "B", "C"]), [[0.5, 0.25, 0.25], [0.5, 0, 0]]).best(np.array([0, 1, 1]) > 0)
         array([ 1, -1], dtype=int32)
         """
-        values = self.values
-        if not self.is_sparse:
-            parts = over_rows(
-                lambda start, stop: kernels.best_in_slice(values, allowed, start, stop), len(self), least=64
-            )
-            return np.concatenate(parts)
-        ptr = values.indptr.astype(np.int64)
-        parts = over_rows(
-            lambda start, stop: kernels.best_in_csr(ptr, values.indices, values.data, allowed, start, stop), len(self)
-        )
-        return np.concatenate(parts)
+        return np.concatenate(kernels.over_stored(kernels.best_nodes, self.rows, allowed))
 
     def moved(self, change: Change | Moves) -> "Scores":
         """Carry scores over to another hierarchy: one made of this one, or a taxonomy that this one became.
