@@ -22,7 +22,7 @@ from tests.strategies import Drawn, dags, examples, hierarchies, trees, with_sco
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy import Change, Hierarchy, label_matrix
 from treelabel.hierarchy.change import CollapsedChains
-from treelabel.scores import Scores, score_files
+from treelabel.scores import Scores, score_files, score_writer
 
 Floats = npt.NDArray[np.float32]
 Row = dict[int, float]
@@ -819,7 +819,7 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_files_of_a_newer_version_are_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score_files, "VERSION", 2)
+    monkeypatch.setattr(score_writer, "VERSION", 2)
     Scores(TREE, np.zeros((1, 5))).save(file)
     monkeypatch.undo()
     with pytest.raises(TreelabelError) as error:
@@ -890,12 +890,12 @@ def test_a_file_appears_whole_or_not_at_all(
     kept = Scores(TREE, np.zeros((1, 5)), ("kept",))
     kept.save(file)
 
-    def half_written(scores: Scores, path: Path) -> None:
+    def half_written(path: Path, *_: object) -> None:
         path.write_bytes(b"half")
         raise interruption
 
-    monkeypatch.setattr(score_files, "_save_npz", half_written)
-    monkeypatch.setattr(score_files, "_save_parquet", half_written)
+    monkeypatch.setattr(score_writer, "_write_npz", half_written)
+    monkeypatch.setattr(score_writer, "_write_parquet", half_written)
     with pytest.raises(TreelabelError if isinstance(interruption, OSError) else type(interruption)):
         Scores(TREE, np.ones((9, 5))).save(file)
     assert [path.name for path in file.parent.iterdir()] == [file.name]

@@ -161,12 +161,12 @@ class SpoolWriter:
         """Begin with these columns, unless the stream has begun; return those that it has."""
         if self.schema is None:
             self.schema = schema
-            self._sink.write(spool.begin(schema))
+            self._sink.write(schema.serialize())
         return self.schema
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
-        self._sink.write(spool.message(batch))
+        self._sink.write(batch.serialize())
 
     def finish(self) -> None:
         """Make the file."""
@@ -182,7 +182,7 @@ def score_file(job: Job, top: int | None) -> tuple[str, int]:
     """Score a file of texts; return what was written in words, and how many texts were empty."""
     from treelabel.models.model_inputs import texts_of
     from treelabel.models.streaming import blank_texts
-    from treelabel.scores.batches import batch_schema, finish_scores, score_batch
+    from treelabel.scores.score_writer import finish_scores, score_batch, score_schema
 
     def score_batches(done: int) -> "Iterator[tuple[Any, Scores, int]]":
         for data, (ids, _) in background(job.batches(done, False, f"scoring {job.texts.name}")):
@@ -194,8 +194,8 @@ def score_file(job: Job, top: int | None) -> tuple[str, int]:
         writer = SpoolWriter(sink, lambda made, target: finish_scores(made, target, h))
         rows, stored, empty = (sink.state.get(name, 0) for name in ("rows", "stored", "empty"))
         for ids, scores, blank in background(score_batches(rows)):
-            schema = writer.begin(batch_schema(scores)) if writer.schema is None else writer.schema
-            batch = score_batch(scores, ids, schema)
+            schema = writer.begin(score_schema(h, scores.values)) if writer.schema is None else writer.schema
+            batch = score_batch(scores.values, ids, schema)
             writer.add(batch)
             rows, stored, empty = rows + len(batch), stored + len(batch.column(1).flatten()), empty + blank
             sink.commit(rows=rows, stored=stored, empty=empty)

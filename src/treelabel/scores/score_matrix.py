@@ -18,7 +18,8 @@ from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.union import require_nodes_in
 from treelabel.scores import score_kernels as kernels
 from treelabel.scores.score_checks import ROUNDING, checked_scores, leaf_ids, numbers, precision
-from treelabel.scores.score_files import load_scores, save_scores
+from treelabel.scores.score_files import load_scores
+from treelabel.scores.score_writer import save_scores
 
 
 @dataclass(frozen=True, eq=False, repr=False)
