@@ -14,9 +14,9 @@ import pyarrow as pa
 import treelabel
 from treelabel.cli.options import ReadArguments
 from treelabel.core import spool
+from treelabel.core.append import AppendFile, StandardOutput, open_append
 from treelabel.core.compute import background
 from treelabel.core.errors import TreelabelError
-from treelabel.core.growing import Growing, StandardOutput, growing_file
 from treelabel.core.inputs import STANDARD, existing_file, suffixes
 from treelabel.core.standard import as_output
 
@@ -33,7 +33,7 @@ FIRST_OF_PIPE = 1
 # A row group of Parquet has at least so many bytes.
 ROW_GROUP = 1 << 24
 
-Sink = Growing | StandardOutput
+Sink = AppendFile | StandardOutput
 
 
 def output_format(output: Path, requested: str | None, formats: dict[str, tuple[str, ...]], what: str) -> str:
@@ -109,14 +109,14 @@ class Job:
     def sink(self) -> Iterator[Sink]:
         """Open the output."""
         if self.output != STANDARD:
-            with growing_file(self.output, self.about(), self.resume) as file:
+            with open_append(self.output, self.about(), self.resume) as file:
                 yield file
             return
         if self.can_grow:
             yield StandardOutput()
             return
         # Formats that are made of a whole stream go through a file.
-        with as_output(self.output, f".{self.format}") as made, growing_file(made, {}) as file:
+        with as_output(self.output, f".{self.format}") as made, open_append(made, {}) as file:
             yield file
 
     def batches(self, done: int, columns: bool, title: str) -> "Iterator[tuple[Dataset, tuple[Any, Any]]]":
@@ -152,7 +152,7 @@ class SpoolWriter:
     """Adds rows to a stream, which becomes the file at the end."""
 
     def __init__(self, sink: Sink, finish: Callable[[Path, Path], None]) -> None:
-        if not isinstance(sink, Growing):
+        if not isinstance(sink, AppendFile):
             raise TreelabelError("this format needs a file")
         self._sink, self._finish = sink, finish
         self.schema = spool.read_schema(sink.path) if sink.size else None

@@ -7,7 +7,7 @@ values the lowest id wins. Scores are float32 or float64: each loop is compiled 
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from treelabel.core.compute import SUMMED_ROWS, kernel, over_rows, sum_rows
 from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, from_sizes, label_matrix
-from treelabel.scores.score_matrix import Scores
+
+if TYPE_CHECKING:
+    from treelabel.scores.score_matrix import Scores
 
 
 class ScoreRows(NamedTuple):
@@ -35,7 +37,7 @@ Work = Callable[[ScoreRows], Part]
 BLOCK = 1 << 19
 
 
-def over_scores(scores: Scores, work: Work[Part], least: int = 256) -> list[Part]:
+def over_scores(scores: "Scores", work: Work[Part], least: int = 256) -> list[Part]:
     """Call `work` on consecutive parts of the documents, in threads; results come back in order.
 
     Fewer than `least` documents are not worth a thread.
@@ -53,7 +55,7 @@ def over_scores(scores: Scores, work: Work[Part], least: int = 256) -> list[Part
     return [part for parts in over_rows(blocks, len(scores), min(least, step)) for part in parts]
 
 
-def sum_scores(scores: Scores, work: Work[DoubleArray]) -> DoubleArray:
+def sum_scores(scores: "Scores", work: Work[DoubleArray]) -> DoubleArray:
     """Sum over documents what `work` returns for some of them: the same bits with any number of threads."""
     values = scores.values
     if scores.is_sparse:
@@ -63,14 +65,14 @@ def sum_scores(scores: Scores, work: Work[DoubleArray]) -> DoubleArray:
     return sum_rows(lambda low, high: work(dense_rows(values, low, high)), len(scores), step)
 
 
-def choose_sets(scores: Scores, work: Work[tuple[IntArray, LongArray]]) -> LabelMatrix:
+def choose_sets(scores: "Scores", work: Work[tuple[IntArray, LongArray]]) -> LabelMatrix:
     """Join the sets that `work` chooses: concatenated node ids, sorted within a document, and the sizes of the sets."""
     parts = over_scores(scores, work)
     nodes, sizes = (np.concatenate([part[which] for part in parts]) for which in (0, 1))
     return from_sizes(nodes, sizes, len(scores.hierarchy))
 
 
-def choose_nodes(scores: Scores, work: Work[IntArray]) -> LabelMatrix:
+def choose_nodes(scores: "Scores", work: Work[IntArray]) -> LabelMatrix:
     """Join the single nodes that `work` chooses, -1 being none."""
     return single_labels(scores.hierarchy, np.concatenate(over_scores(scores, work)))
 

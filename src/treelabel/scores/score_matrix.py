@@ -18,8 +18,6 @@ from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.union import require_nodes_in
 from treelabel.scores import score_kernels as kernels
 from treelabel.scores.score_checks import ROUNDING, checked_scores, leaf_ids, numbers, precision
-from treelabel.scores.score_files import load_scores
-from treelabel.scores.score_writer import save_scores
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -356,6 +354,9 @@ class Scores:
 
     def save(self, path: str | Path) -> None:
         """Write to `.npz` or `.parquet`, hierarchy included; the file appears whole or not at all."""
+        # Files of scores need Parquet's library, which takes longer to load than all of this.
+        from treelabel.scores.score_writer import save_scores
+
         save_scores(Path(path), self.hierarchy, self.values, self.ids)
 
     @classmethod
@@ -373,6 +374,8 @@ class Scores:
         -------
         Scores
         """
+        from treelabel.scores.score_files import load_scores
+
         with locate_errors(path):
             scores = cls(*load_scores(Path(path)))
         if hierarchy is not None:
