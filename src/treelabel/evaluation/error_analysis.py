@@ -265,7 +265,7 @@ class WrongDocuments:
     count: int = 0
     seen: int = 0
     kinds: dict[Kind, int] = field(default_factory=dict)
-    _kept: list[tuple[tuple[float, ...], WrongDocument]] = field(default_factory=list)
+    _worst: list[tuple[tuple[float, ...], WrongDocument]] = field(default_factory=list)
 
     def add(
         self,
@@ -294,21 +294,21 @@ class WrongDocuments:
             text = None if texts is None else texts[row]
             named: Kind = KINDS[kind]
             wrong = WrongDocument(ids[row], text, tuple(true[index]), tuple(result[index]), confidence, named, distance)
-            self._kept.append(((-distance, -(confidence or 0.0), self.seen + row), wrong))
+            self._worst.append(((-distance, -(confidence or 0.0), self.seen + row), wrong))
             self.kinds[named] = self.kinds.get(named, 0) + 1
         self.count += len(rows)
         self.seen += truth.shape[0]
-        if len(self._kept) > 2 * self.most:
+        if len(self._worst) > 2 * self.most:
             self._cut()
 
     def _cut(self) -> None:
-        self._kept.sort(key=lambda entry: entry[0])
-        del self._kept[self.most :]
+        self._worst.sort(key=lambda entry: entry[0])
+        del self._worst[self.most :]
 
     def worst(self) -> list[WrongDocument]:
         """Return the documents that are kept, the worst first."""
         self._cut()
-        return [wrong for _, wrong in self._kept]
+        return [wrong for _, wrong in self._worst]
 
     def to_arrow(self) -> pa.Table:
         """Return the documents that are kept as an Arrow table; without a column of texts where there are none."""
@@ -361,10 +361,10 @@ def mistakes(hierarchy: Hierarchy, truth: LabelMatrix, decisions: LabelMatrix) -
     wrong = keep_entries(predicted, ~matches(ends, predicted))
     missed = keep_entries(ends, ~matches(predicted, ends))
     to_true, wrong_edges = nearest(hierarchy, wrong, ends)
-    to_found, missed_edges = nearest(hierarchy, missed, predicted)
+    to_predicted, missed_edges = nearest(hierarchy, missed, predicted)
     rows = np.concatenate([row_numbers(wrong), row_numbers(missed)]).astype(np.int64)
     true = np.concatenate([to_true, missed.indices.astype(np.int64)])
-    result = np.concatenate([wrong.indices.astype(np.int64), to_found])
+    result = np.concatenate([wrong.indices.astype(np.int64), to_predicted])
     edges = np.concatenate([wrong_edges, missed_edges])
     order = np.lexsort((np.arange(len(rows)), -edges, rows))
     first = order[np.append(True, np.diff(rows[order]) > 0)[: len(order)]]

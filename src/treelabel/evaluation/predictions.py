@@ -40,12 +40,12 @@ class WrittenLabels:
 
     def names(self, paths: bool = False) -> pa.DictionaryArray:
         """Return the name, or the path, of every label."""
-        used, index = self._used
+        used, index = self._used_nodes
         names = self.hierarchy.paths(used) if paths else [self.hierarchy.names[node] for node in used.tolist()]
         return pa.DictionaryArray.from_arrays(pa.array(index, pa.int32()), pa.array(names, pa.large_string()))
 
     @cached_property
-    def _used(self) -> tuple[LongArray, IntArray]:
+    def _used_nodes(self) -> tuple[LongArray, IntArray]:
         """The nodes that occur, and which of these each label is."""
         is_used = np.zeros(len(self.hierarchy), np.bool_)
         is_used[self.nodes] = True
@@ -82,7 +82,9 @@ def chosen_labels(decisions: Decisions, scores: Scores | None, all_labels: bool 
         if not decisions.closed_rows.all():
             both, rows = sparse.vstack([labels, decisions.csr], format="csr"), np.arange(len(decisions))
             labels = both[np.where(decisions.closed_rows, rows, rows + len(decisions))]
-    return sorted_labels(decisions.hierarchy, labels, None if scores is None else scores.at(labels).astype(np.float64))
+    return sorted_labels(
+        decisions.hierarchy, labels, None if scores is None else scores.look_up(labels).astype(np.float64)
+    )
 
 
 def runner_up_labels(decisions: Decisions, scores: Scores, count: int) -> WrittenLabels:

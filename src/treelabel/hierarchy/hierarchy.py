@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy import sparse
 
-from treelabel.core.compute import over_rows
+from treelabel.core.compute import join_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, IntArray, LongArray
 from treelabel.hierarchy import ancestry, change, label_matrices
@@ -24,7 +24,7 @@ from treelabel.hierarchy.edges import (
     edges_of_paths,
     without_root,
 )
-from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, label_matrix, map_rows, take_rows
+from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, label_matrix, map_rows, matches, take_rows
 from treelabel.hierarchy.numbering import NumberedNodes, freeze, group_by, number
 
 SEPARATOR = " > "
@@ -387,10 +387,7 @@ class Hierarchy:
             # One unsigned comparison does for both ends of rank[above] < rank[below] < rank[above] + size.
             inside: BoolArray = (rank[below] - rank[above] - 1).view(np.uint32) < (sizes[above] - 1).view(np.uint32)
             return inside
-        graph = self.parent_ptr, self.parent_idx
-        parts = over_rows(lambda start, stop: ancestry.dag_is_ancestor(*graph, above, below, start, stop), len(above))
-        reached: BoolArray = np.concatenate(parts) & (above != below)
-        return reached
+        return matches(self.ancestors(below), label_matrix(np.arange(len(above) + 1), above, len(self)))
 
     def lowest_common_ancestor(self, left: npt.ArrayLike, right: npt.ArrayLike) -> IntArray:
         """Find the deepest node above or equal to both nodes of each pair; -1 is the root.
@@ -414,9 +411,9 @@ class Hierarchy:
         one, two = self._pairs(left, right)
         if not self.is_tree:
             return self._dag_meet(one, two)[0]
-        tree = self._heads, self.parent
-        parts = over_rows(lambda start, stop: ancestry.tree_meet(*tree, one, two, start, stop), len(one))
-        return np.concatenate(parts)
+        pairs = self._heads, self.parent, one, two
+        met: IntArray = join_rows(lambda start, stop: ancestry.tree_meet(*pairs, start, stop), len(one))
+        return met
 
     def distance(self, left: npt.ArrayLike, right: npt.ArrayLike) -> IntArray:
         """Count the edges of the shortest way up and down again between the nodes of each pair.
@@ -441,9 +438,9 @@ class Hierarchy:
         return self.depth[one] + self.depth[two] - 2 * np.where(met >= 0, self.depth[met], 0).astype(np.int32)
 
     def _dag_meet(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray]:
-        graph = self.parent_ptr, self.parent_idx
-        parts = over_rows(lambda start, stop: ancestry.dag_meet(*graph, one, two, start, stop), len(one))
-        return np.concatenate([met for met, _ in parts]), np.concatenate([length for _, length in parts])
+        pairs = self.parent_ptr, self.parent_idx, one, two
+        met, length = join_rows(lambda start, stop: ancestry.dag_meet(*pairs, start, stop), len(one))
+        return met, length
 
     def _pairs(self, left: npt.ArrayLike, right: npt.ArrayLike) -> tuple[IntArray, IntArray]:
         one, two = self._ids(left), self._ids(right)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import LIGHT, kernel, over_rows, with_room
+from treelabel.core.compute import LIGHT, join_rows, kernel, with_room
 from treelabel.core.errors import TreelabelError
 from treelabel.core.matrices import sound_csr
 from treelabel.core.types import BoolArray, IntArray, LongArray
@@ -138,10 +138,10 @@ def matches(truth: LabelMatrix, predicted: sparse.csr_array) -> BoolArray:
     """
     true, columns = (truth.indptr.astype(np.int64), truth.indices), truth.shape[1]
     entries = predicted.indptr.astype(np.int64), predicted.indices
-    parts = over_rows(
-        lambda start, stop: mark_matches(*true, *entries, columns, start, stop), truth.shape[0], least=LIGHT
+    marks: BoolArray = join_rows(
+        lambda start, stop: mark_matches(*true, *entries, columns, start, stop), truth.shape[0], LIGHT
     )
-    return np.concatenate(parts)
+    return marks
 
 
 def keep_entries(matrix: LabelMatrix, keep: BoolArray) -> LabelMatrix:
@@ -171,9 +171,8 @@ def map_rows(
 ) -> LabelMatrix:
     """Make label sets of label sets with a compiled loop over a graph, parts of the rows in threads."""
     row_ptr = rows.indptr.astype(np.int64)
-    parts = over_rows(lambda start, stop: work(*graph, row_ptr, rows.indices, start, stop), rows.shape[0])
-    nodes = parts[0][0] if len(parts) == 1 else np.concatenate([part for part, _ in parts])
-    return from_sizes(nodes, np.concatenate([sizes for _, sizes in parts]), rows.shape[1])
+    nodes, sizes = join_rows(lambda start, stop: work(*graph, row_ptr, rows.indices, start, stop), rows.shape[0])
+    return from_sizes(nodes, sizes, rows.shape[1])
 
 
 @kernel

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import LIGHT, kernel, over_rows
+from treelabel.core.compute import LIGHT, join_rows, kernel, over_rows
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
@@ -268,9 +268,8 @@ def sum_rows(labels: LabelMatrix, values: Any) -> DoubleArray:
     array of shape (documents,)
     """
     ptr, doubles = labels.indptr.astype(np.int64), np.asarray(values, np.float64)
-    return np.concatenate(
-        over_rows(lambda start, stop: row_sums(ptr, doubles, start, stop), labels.shape[0], least=65536)
-    )
+    sums: DoubleArray = join_rows(lambda start, stop: row_sums(ptr, doubles, start, stop), labels.shape[0], least=65536)
+    return sums
 
 
 @kernel

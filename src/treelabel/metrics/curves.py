@@ -30,8 +30,8 @@ def _points(batch: Batch, weights: DoubleArray) -> Parts:
     """
     scores, truth = batch.coherent_scores.csr(), batch.closed_truth
     predicted = _weight_reached(row_numbers(scores), scores.data, weights[scores.indices], len(batch))
-    at_truth = batch.coherent_scores.at(truth)
-    shared = _weight_reached(row_numbers(truth), at_truth, weights[truth.indices], len(batch))
+    of_truth = batch.coherent_scores.look_up(truth)
+    shared = _weight_reached(row_numbers(truth), of_truth, weights[truth.indices], len(batch))
     whole = sum_rows(truth, weights[truth.indices])[:, None]
     known = whole > 0
     # Nothing predicted yet is the start of the curve, where precision is 1.

@@ -6,7 +6,7 @@ a score of 0 are not ranked, stored or not; see `treelabel.metrics.metric` for t
 
 import numpy as np
 
-from treelabel.core.compute import kernel, over_rows
+from treelabel.core.compute import join_rows, kernel
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy.label_matrices import label_matrix, row_sizes
 from treelabel.metrics.batch import Batch, Context, Parts, Sums, Value, set_counts
@@ -38,9 +38,8 @@ def ranking(batch: Batch, k: float) -> IntArray:
 def _hits(batch: Batch, count: int) -> BoolArray:
     ranks, truth = np.ascontiguousarray(ranking(batch, count)), batch.closed_truth
     true_ptr = truth.indptr.astype(np.int64)
-    return np.concatenate(
-        over_rows(lambda start, stop: ranking_hits(ranks, true_ptr, truth.indices, start, stop), len(batch))
-    )
+    marks: BoolArray = join_rows(lambda *span: ranking_hits(ranks, true_ptr, truth.indices, *span), len(batch))
+    return marks
 
 
 def hits(batch: Batch, k: float) -> BoolArray:

@@ -211,11 +211,11 @@ class Scores:
             changed.eliminate_zeros()
         return changed
 
-    def at(self, labels: LabelMatrix) -> ScoreArray:
+    def look_up(self, labels: LabelMatrix) -> ScoreArray:
         """Look up the score of every stored label of a label matrix with as many rows; what is not stored is 0.
 
         >>> h = Hierarchy.flat(["A", "B", "C"])
-        >>> Scores(h, [[0.25, 0.5, 0.25]]).at(label_matrix([0, 2], [0, 1], 3)).tolist()
+        >>> Scores(h, [[0.25, 0.5, 0.25]]).look_up(label_matrix([0, 2], [0, 1], 3)).tolist()
         [0.25, 0.5]
         """
         ptr = labels.indptr.astype(np.int64)
@@ -287,7 +287,7 @@ class Scores:
             if self.is_sparse:
                 # Ancestors that are not stored are to be raised, too.
                 closed = self.hierarchy.closure(values != 0)
-                values = sparse.csr_array((self.at(closed), closed.indices, closed.indptr), closed.shape)
+                values = sparse.csr_array((self.look_up(closed), closed.indices, closed.indptr), closed.shape)
         changed = self._change(values, kernels.MAXIMUM if how == "max" else kernels.MINIMUM)
         return Scores(self.hierarchy, changed, self.ids)
 
@@ -316,7 +316,7 @@ class Scores:
         """
         return np.concatenate(kernels.over_stored(kernels.best_nodes, self.rows, allowed))
 
-    def moved(self, change: Change | Moves) -> "Scores":
+    def move(self, change: Change | Moves) -> "Scores":
         """Carry scores over to another hierarchy: one made of this one, or a taxonomy that this one became.
 
         After moves, scores are coherent: see `Moves`.
@@ -325,7 +325,7 @@ class Scores:
         made = Scores(change.new, change.scores(self.values), self.ids)
         return made.coherent("max") if isinstance(change, Moves) else made
 
-    def moved_back(self, change: Change) -> "Scores":
+    def move_back(self, change: Change) -> "Scores":
         """Carry scores back to the hierarchy that this one was made of."""
         self.hierarchy.require_same(change.new.fingerprint, "the change")
         return Scores(change.old, change.scores_back(self.values), self.ids)
