@@ -203,32 +203,23 @@ def test_marginal_to_conditional_and_back_is_the_same(case: tuple[Drawn, Floats]
 # Coherence and exhaustiveness
 
 
-def test_the_worst_child_above_its_parent_is_found_and_named() -> None:
+def test_the_worst_child_above_its_parent_is_found() -> None:
     for scores in both(TREE, [[0.5, 0.5, 0.25, 0.25, 0.125], [0.5, 0.5, 0.25, 0.625, 0.75]]):
         assert scores.coherence_gap() == 0.5
         assert not scores.is_coherent()
         assert scores.is_coherent(tolerance=0.5)
-        with pytest.raises(TreelabelError) as error:
-            scores.require_coherent()
-        assert str(error.value) == (
-            "scores are not coherent: in row 1, 'C' has 0.75, more than its parent 'B' with 0.25; "
-            "project them with Scores.coherent()"
-        )
-        assert scores[:1].require_coherent().coherence_gap() == 0
+        assert scores[:1].coherence_gap() == 0
 
 
-def test_in_a_dag_the_lowest_parent_is_named() -> None:
+def test_in_a_dag_the_lowest_parent_counts() -> None:
     for scores in both(DAG, [[0.75, 0.125, 0.5, 0.0, 0.0]]):
         assert scores.coherence_gap() == 0.375
-        with pytest.raises(TreelabelError, match=r"'X' has 0\.5, more than its parent 'B' with 0\.125"):
-            scores.require_coherent()
 
 
 def test_rounding_is_no_incoherence() -> None:
     for scores in both(TREE, [[0.3, 0.5, 0.3 + 5e-7, 0.1, 0.1]]):
         assert 0 < scores.coherence_gap() < 1e-6
         assert scores.is_coherent()
-        assert scores.require_coherent() is scores
 
 
 @given(with_scores(hierarchies()))
@@ -597,7 +588,6 @@ def test_everything_works_without_documents(scores: Scores, tmp_path: Path) -> N
     assert (scores.coherence_gap(), scores.exhaustiveness_gap()) == (0, 0)
     assert scores.is_coherent()
     assert scores.is_exhaustive()
-    assert scores.require_coherent() is scores
     assert scores.conditional().shape == scores.dense().shape == scores.csr().shape == (0, 5)
     made = [scores.coherent("max"), scores.coherent("min"), scores.top_k(3), scores[:5], scores[[]], scores[[True][:0]]]
     assert [result.values.shape for result in made] == [(0, 5)] * 6

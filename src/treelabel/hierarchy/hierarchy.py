@@ -243,6 +243,11 @@ class Hierarchy:
             )
         return self.parent_idx
 
+    @property
+    def parent_graph(self) -> tuple[IntArray, IntArray]:
+        """The parents of every node: those of n are idx[ptr[n]:ptr[n + 1]], -1 being the root."""
+        return self.parent_ptr, self.parent_idx
+
     # Levels, leaves, sizes
 
     @property
@@ -305,7 +310,7 @@ class Hierarchy:
     @cached_property
     def shortest_depth(self) -> IntArray:
         """Edges of the shortest way from the root; in a tree the same as `depth`."""
-        return self.depth if self.is_tree else freeze(ancestry.shortest_depths(self.parent_ptr, self.parent_idx))
+        return self.depth if self.is_tree else freeze(ancestry.shortest_depths(*self.parent_graph))
 
     # Relations of single nodes
 
@@ -330,7 +335,7 @@ class Hierarchy:
     def parents(self, ids: npt.ArrayLike) -> LabelMatrix:
         """List the parents of each node; top labels have an empty row."""
         nodes = self._ids(ids)
-        ptr, flat = take_rows(self.parent_ptr, self.parent_idx, nodes)
+        ptr, flat = take_rows(*self.parent_graph, nodes)
         real = flat >= 0
         counts = np.concatenate([[0], np.cumsum(real)])
         return label_matrix(counts[ptr], flat[real], len(self))
@@ -348,7 +353,7 @@ class Hierarchy:
         [[0, 0, 0, 1, 0], [0, 0, 0, 0, 0]]
         """
         nodes = self._ids(ids)
-        ptr, above = take_rows(self.parent_ptr, self.parent_idx, nodes)
+        ptr, above = take_rows(*self.parent_graph, nodes)
         child_ptr, child_idx = self.child_graph
         flat_ptr, flat = take_rows(child_ptr, child_idx, above + np.int32(1))
         row = np.repeat(np.arange(len(nodes)), np.diff(flat_ptr[ptr]))
@@ -438,7 +443,7 @@ class Hierarchy:
         return self.depth[one] + self.depth[two] - 2 * np.where(met >= 0, self.depth[met], 0).astype(np.int32)
 
     def _dag_meet(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray]:
-        pairs = self.parent_ptr, self.parent_idx, one, two
+        pairs = *self.parent_graph, one, two
         met, length = join_rows(lambda start, stop: ancestry.dag_meet(*pairs, start, stop), len(one))
         return met, length
 
@@ -473,12 +478,11 @@ class Hierarchy:
         rows = as_labels(labels, len(self))
         if self.is_tree:
             return map_rows(label_matrices.close_in_tree, (self.parent, self.max_depth), rows)
-        return map_rows(label_matrices.reach, (self.parent_ptr, self.parent_idx), rows)
+        return map_rows(label_matrices.reach, self.parent_graph, rows)
 
     def most_specific(self, labels: Any) -> LabelMatrix:
         """Drop from each row the labels that are ancestors of another label of the row."""
-        graph = self.parent_ptr, self.parent_idx
-        return map_rows(label_matrices.keep_most_specific, graph, as_labels(labels, len(self)))
+        return map_rows(label_matrices.keep_most_specific, self.parent_graph, as_labels(labels, len(self)))
 
     # Names and paths
 
@@ -508,7 +512,7 @@ class Hierarchy:
         False
         """
         digest = hashlib.sha256(b"treelabel hierarchy 1\n")
-        for array in (self.parent_ptr, self.parent_idx):
+        for array in self.parent_graph:
             digest.update(len(array).to_bytes(8, "little") + array.astype("<i4").tobytes())
         for batch in range(0, len(self), 65536):
             for name in self.name_array.slice(batch, 65536).to_pylist():

@@ -13,7 +13,7 @@ from treelabel.core.compute import LIGHT, join_rows, kernel, over_rows
 from treelabel.core.errors import TreelabelError, some
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.label_matrices import LabelMatrix, matches, row_sizes
+from treelabel.hierarchy.label_matrices import LabelMatrix, LabelRows, matches, row_sizes, rows_of
 from treelabel.hierarchy.similarity import information_content, information_weights, inverse_propensities
 from treelabel.scores.score_matrix import Scores
 
@@ -230,14 +230,8 @@ def overlap(weights: DoubleArray, truth: LabelMatrix, decisions: LabelMatrix, is
     -------
     array of shape (documents, 3)
     """
-    true_ptr, pred_ptr = truth.indptr.astype(np.int64), decisions.indptr.astype(np.int64)
-    parts = over_rows(
-        lambda start, stop: overlap_rows(
-            true_ptr, truth.indices, pred_ptr, decisions.indices, is_hit, weights, start, stop
-        ),
-        truth.shape[0],
-        least=LIGHT,
-    )
+    rows = rows_of(truth), rows_of(decisions), is_hit, weights
+    parts = over_rows(lambda start, stop: overlap_rows(*rows, start, stop), truth.shape[0], least=LIGHT)
     return np.concatenate(parts, axis=1).T
 
 
@@ -274,16 +268,10 @@ def sum_rows(labels: LabelMatrix, values: Any) -> DoubleArray:
 
 @kernel
 def overlap_rows(
-    true_ptr: LongArray,
-    true_idx: IntArray,
-    pred_ptr: LongArray,
-    pred_idx: IntArray,
-    is_hit: BoolArray,
-    weights: DoubleArray,
-    start: int,
-    stop: int,
+    true: LabelRows, predicted: LabelRows, is_hit: BoolArray, weights: DoubleArray, start: int, stop: int
 ) -> DoubleArray:
     """Weigh prediction, truth and what they share, as `hits` marks it: columns (a, b, c) = (w(S), w(Y), w(S & Y))."""
+    (true_ptr, true_idx), (pred_ptr, pred_idx) = true, predicted
     result = np.zeros((3, stop - start))
     for row in range(start, stop):
         a, b, c = 0.0, 0.0, 0.0

@@ -3,8 +3,8 @@
 import numpy as np
 
 from treelabel.core.compute import kernel
-from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy.label_matrices import row_numbers
+from treelabel.core.types import DoubleArray, LongArray, ScoreArray
+from treelabel.hierarchy.label_matrices import LabelRows, row_numbers, rows_of
 from treelabel.metrics.batch import Batch, Context, Parts, Sums, sum_rows
 from treelabel.scores.score_kernels import StoredRows, over_stored, score_of
 
@@ -101,16 +101,14 @@ def info_hf1_auc(batch: Batch) -> DoubleArray:
 
 
 def _curve_areas(batch: Batch, weights: DoubleArray) -> DoubleArray:
-    truth = batch.closed_truth
-    arguments = truth.indptr.astype(np.int64), truth.indices, weights
-    return np.concatenate(over_stored(curve_areas, batch.coherent_scores.rows, *arguments))
+    truth = rows_of(batch.closed_truth)
+    return np.concatenate(over_stored(curve_areas, batch.coherent_scores.rows, truth, weights))
 
 
 @kernel
-def curve_areas(
-    rows: StoredRows, true_ptr: LongArray, true_idx: IntArray, weights: DoubleArray, start: int, stop: int
-) -> DoubleArray:
+def curve_areas(rows: StoredRows, truth: LabelRows, weights: DoubleArray, start: int, stop: int) -> DoubleArray:
     """Compute the curve areas of rows of coherent scores; NaN without true nodes."""
+    true_ptr, true_idx = truth
     areas = np.full(stop - start, np.nan)
     everything = weights.sum()
     for row in range(start, stop):

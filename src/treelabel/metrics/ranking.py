@@ -8,7 +8,7 @@ import numpy as np
 
 from treelabel.core.compute import join_rows, kernel
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy.label_matrices import label_matrix, row_sizes
+from treelabel.hierarchy.label_matrices import LabelRows, label_matrix, row_sizes, rows_of
 from treelabel.metrics.batch import Batch, Context, Parts, Sums, Value, set_counts
 from treelabel.metrics.shared_formulas import label_f1, ndcg, with_mean
 from treelabel.scores.score_kernels import StoredRows, over_stored
@@ -37,8 +37,8 @@ def ranking(batch: Batch, k: float) -> IntArray:
 
 def _hits(batch: Batch, count: int) -> BoolArray:
     ranks, truth = np.ascontiguousarray(ranking(batch, count)), batch.closed_truth
-    true_ptr = truth.indptr.astype(np.int64)
-    marks: BoolArray = join_rows(lambda *span: ranking_hits(ranks, true_ptr, truth.indices, *span), len(batch))
+    rows = rows_of(truth)
+    marks: BoolArray = join_rows(lambda start, stop: ranking_hits(ranks, rows, start, stop), len(batch))
     return marks
 
 
@@ -140,7 +140,7 @@ def _gains(batch: Batch, count: int) -> DoubleArray:
 
 def _largest_gains(batch: Batch, count: int) -> DoubleArray:
     inverse, truth = batch.context.inverse_propensities, batch.closed_truth
-    rows = StoredRows(truth.indptr.astype(np.int64), truth.indices, inverse[truth.indices].astype(np.float32), False)
+    rows = StoredRows(*rows_of(truth), inverse[truth.indices].astype(np.float32), False)
     best = np.concatenate(over_stored(rank_rows, rows, count))
     return np.where(best >= 0, inverse[best], 0.0)
 
@@ -276,17 +276,18 @@ def rank_rows(rows: StoredRows, count: int, start: int, stop: int) -> IntArray:
     ranks = np.full((stop - start, count), -1, np.int32)
     best = np.empty(count, rows.values.dtype)
     for row in range(start, stop):
-        size, low = 0, rows.ptr[row]
-        for index in range(low, rows.ptr[row + 1]):
-            if rows.values[index] > 0:
-                node = index - low if rows.is_dense else rows.nodes[index]
-                size = insert_by_score(ranks[row - start], best, size, node, rows.values[index])
+        size, values = 0, rows.values[rows.ptr[row] : rows.ptr[row + 1]]
+        for index in range(len(values)):
+            if values[index] > 0:
+                node = index if rows.is_dense else rows.nodes[rows.ptr[row] + index]
+                size = insert_by_score(ranks[row - start], best, size, node, values[index])
     return ranks
 
 
 @kernel
-def ranking_hits(ranks: IntArray, true_ptr: LongArray, true_idx: IntArray, start: int, stop: int) -> BoolArray:
+def ranking_hits(ranks: IntArray, truth: LabelRows, start: int, stop: int) -> BoolArray:
     """Mark the ranked labels that are true."""
+    true_ptr, true_idx = truth
     marks = np.zeros((stop - start, ranks.shape[1]), np.bool_)
     for row in range(start, stop):
         true = true_idx[true_ptr[row] : true_ptr[row + 1]]

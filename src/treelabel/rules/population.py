@@ -11,7 +11,7 @@ import numpy as np
 
 from treelabel.core.compute import kernel
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries, matches
+from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries, matches, rows_of
 from treelabel.rules.score_rows import ScoreRows
 from treelabel.rules.threshold import above, top_k, whole_number
 from treelabel.scores.score_matrix import Scores
@@ -154,7 +154,7 @@ def ascend(scores: Scores, weights: DoubleArray, k: int, at_most: bool = False, 
     """
     count = whole_number(k, "k")
     matrix = scores.csr()
-    rows = ScoreRows(matrix.indptr.astype(np.int64), matrix.indices, matrix.data, 0, len(scores))
+    rows = ScoreRows(*rows_of(matrix), matrix.data, 0, len(scores))
     chosen = matches(top_k(Scores(scores.hierarchy, matrix), count), matrix)
     total = _sum_by_label(matrix.indices, matrix.data, matrix.shape[1])
     sums = LabelTotals(weights, total, np.zeros_like(total), np.zeros_like(total))

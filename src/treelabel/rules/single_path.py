@@ -51,9 +51,8 @@ def top_down(scores: Scores, stop: float = 0.0) -> LabelMatrix:
     """
     if not 0 <= stop <= 1:
         raise TreelabelError(f"stop = {stop:g}, expected a score from 0 to 1")
-    ptr, idx = scores.hierarchy.parent_ptr, scores.hierarchy.parent_idx
-    least = float(scores.dtype.type(stop))
-    return choose_nodes(scores, lambda rows: follow_best_child(ptr, idx, least, rows))
+    graph, least = scores.hierarchy.parent_graph, float(scores.dtype.type(stop))
+    return choose_nodes(scores, lambda rows: follow_best_child(*graph, least, rows))
 
 
 def beam(scores: Scores, width: int = 5) -> LabelMatrix:
@@ -71,10 +70,9 @@ def beam(scores: Scores, width: int = 5) -> LabelMatrix:
     -------
     label matrix of shape (documents, nodes)
     """
-    h, selected = scores.hierarchy, whole_number(width, "width")
-    return choose_nodes(
-        scores, lambda rows: beam_search(h.parent_ptr, h.parent_idx, h.depth, h.is_leaf, selected, rows)
-    )
+    h = scores.hierarchy
+    arguments = *h.parent_graph, h.depth, h.is_leaf, whole_number(width, "width")
+    return choose_nodes(scores, lambda rows: beam_search(*arguments, rows))
 
 
 def majority(scores: Scores) -> LabelMatrix:

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from treelabel.core.compute import kernel, over_rows
 from treelabel.core.types import BoolArray, IntArray, LongArray, ScoreArray
+from treelabel.hierarchy.label_matrices import rows_of
 
 MULTIPLY, MINIMUM, DIVIDE, MAXIMUM = 0, 1, 2, 3
 
@@ -31,7 +32,7 @@ class StoredRows(NamedTuple):
 def stored_rows(matrix: Any) -> StoredRows:
     """Return the rows of a dense array in C order or of a CSR matrix, without copying their values."""
     if sparse.issparse(matrix):
-        return StoredRows(matrix.indptr.astype(np.int64), matrix.indices, matrix.data, False)
+        return StoredRows(*rows_of(matrix), matrix.data, False)
     rows, columns = matrix.shape
     return StoredRows(np.arange(rows + 1) * columns, np.zeros(0, np.int32), matrix.reshape(-1), True)
 
@@ -56,6 +57,12 @@ def change_row(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray, h
     Parents first, MULTIPLY: p * p(parent), MINIMUM: min(p, p(parents)). Children first, DIVIDE: p / p(parent), 0 where
     the parent has 0 (a tree), MAXIMUM: each parent is raised to its largest child.
     """
+    if how == DIVIDE:
+        for index in range(len(nodes) - 1, -1, -1):
+            node, above = nodes[index], idx[ptr[nodes[index]]]
+            if above >= 0:
+                row[node] = row[node] / row[above] if row[above] > 0 else np.float32(0)
+        return
     for index in range(len(nodes)):
         node = nodes[index] if how <= MINIMUM else nodes[len(nodes) - 1 - index]
         for above in idx[ptr[node] : ptr[node + 1]]:
@@ -65,8 +72,6 @@ def change_row(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray, h
                 row[node] *= row[above]
             elif how == MINIMUM:
                 row[node] = min(row[node], row[above])
-            elif how == DIVIDE:
-                row[node] = row[node] / row[above] if row[above] > 0 else np.float32(0)
             elif row[above] < row[node]:
                 row[above] = row[node]
 
@@ -89,34 +94,36 @@ def change_rows(rows: StoredRows, ptr: IntArray, idx: IntArray, how: int, start:
 
 
 @kernel
-def worst_in_row(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray, least: float) -> tuple[float, int]:
-    """Find the largest p(child) - p(parent) above `least` and the child; (least, -1) if there is none."""
-    worst, worst_node = least, -1
-    for node in nodes:
+def dense_gap(row: ScoreArray, ptr: IntArray, idx: IntArray) -> float:
+    """Find the largest p(child) - p(parent) of a dense row."""
+    worst = 0.0
+    for node in range(len(row)):
         for above in idx[ptr[node] : ptr[node + 1]]:
             if above >= 0 and row[node] - row[above] > worst:
-                worst, worst_node = float(row[node] - row[above]), node
-    return worst, worst_node
+                worst = float(row[node] - row[above])
+    return worst
 
 
 @kernel
-def worst_edge(rows: StoredRows, ptr: IntArray, idx: IntArray, start: int, stop: int) -> tuple[float, int, int]:
-    """Find the largest p(child) - p(parent): (gap, row, child); (0, -1, -1) if no child is above its parent."""
-    every, scratch = np.arange(len(ptr) - 1).astype(np.int32), np.zeros(len(ptr) - 1, rows.values.dtype)
-    worst, worst_row, worst_node = 0.0, -1, -1
+def largest_gap(rows: StoredRows, ptr: IntArray, idx: IntArray, start: int, stop: int) -> float:
+    """Find the largest p(child) - p(parent) of rows; 0 if no child is above its parent."""
+    scratch = np.zeros(len(ptr) - 1, rows.values.dtype)
+    worst = 0.0
     for row in range(start, stop):
         low, high = rows.ptr[row], rows.ptr[row + 1]
         if rows.is_dense:
-            gap, node = worst_in_row(ptr, idx, every, rows.values[low:high], worst)
-        else:
-            for index in range(low, high):
-                scratch[rows.nodes[index]] = rows.values[index]
-            gap, node = worst_in_row(ptr, idx, rows.nodes[low:high], scratch, worst)
-            for index in range(low, high):
-                scratch[rows.nodes[index]] = 0
-        if node >= 0:
-            worst, worst_row, worst_node = gap, row, node
-    return worst, worst_row, worst_node
+            worst = max(worst, dense_gap(rows.values[low:high], ptr, idx))
+            continue
+        for index in range(low, high):
+            scratch[rows.nodes[index]] = rows.values[index]
+        for index in range(low, high):
+            node = rows.nodes[index]
+            for above in idx[ptr[node] : ptr[node + 1]]:
+                if above >= 0 and rows.values[index] - scratch[above] > worst:
+                    worst = float(rows.values[index] - scratch[above])
+        for index in range(low, high):
+            scratch[rows.nodes[index]] = 0
+    return worst
 
 
 @kernel
@@ -205,10 +212,10 @@ def best_nodes(rows: StoredRows, allowed: BoolArray, start: int, stop: int) -> I
     """Find the allowed node with the largest value of rows; the lowest id among equals, -1 if none is above 0."""
     best = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
-        top, low = np.float32(0), rows.ptr[row]
-        for index in range(low, rows.ptr[row + 1]):
-            node = index - low if rows.is_dense else rows.nodes[index]
-            if allowed[node] and rows.values[index] > top:
-                top = rows.values[index]
+        top, values = np.float32(0), rows.values[rows.ptr[row] : rows.ptr[row + 1]]
+        for index in range(len(values)):
+            node = index if rows.is_dense else rows.nodes[rows.ptr[row] + index]
+            if allowed[node] and values[index] > top:
+                top = values[index]
                 best[row - start] = node
     return best

@@ -13,7 +13,7 @@ from scipy import sparse
 from treelabel.core.errors import TreelabelError, locate_errors
 from treelabel.core.types import BoolArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy.hierarchy import Change, Hierarchy
-from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix
+from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix, rows_of
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.union import require_nodes_in
 from treelabel.scores import score_kernels as kernels
@@ -205,8 +205,8 @@ class Scores:
 
     def _change(self, values: Any, how: int) -> Any:
         """Combine each node with its parents in a copy of the values."""
-        changed, h = values.copy(), self.hierarchy
-        kernels.over_stored(kernels.change_rows, kernels.stored_rows(changed), h.parent_ptr, h.parent_idx, how)
+        changed = values.copy()
+        kernels.over_stored(kernels.change_rows, kernels.stored_rows(changed), *self.hierarchy.parent_graph, how)
         if sparse.issparse(changed):
             changed.eliminate_zeros()
         return changed
@@ -218,37 +218,17 @@ class Scores:
         >>> Scores(h, [[0.25, 0.5, 0.25]]).look_up(label_matrix([0, 2], [0, 1], 3)).tolist()
         [0.25, 0.5]
         """
-        ptr = labels.indptr.astype(np.int64)
-        return np.concatenate(kernels.over_stored(kernels.look_up, self.rows, ptr, labels.indices))
+        return np.concatenate(kernels.over_stored(kernels.look_up, self.rows, *rows_of(labels)))
 
     # Coherence
 
     def coherence_gap(self) -> float:
         """Find how far any child is above a parent: max over edges of p(child) - p(parent), 0 if coherent."""
-        return self._worst_edge()[0]
+        return max(kernels.over_stored(kernels.largest_gap, self.rows, *self.hierarchy.parent_graph))
 
     def is_coherent(self, tolerance: float = 1e-6) -> bool:
         """Return whether p(child) <= p(parent) on every edge, up to rounding."""
         return self.coherence_gap() <= tolerance
-
-    def require_coherent(self, tolerance: float = 1e-6) -> "Scores":
-        """Refuse scores in which a child is above its parent, naming the worst case; return the scores themselves."""
-        gap, row, node = self._worst_edge()
-        if gap > tolerance:
-            h = self.hierarchy
-            above = h.parents(node).indices.tolist()
-            parent = min(above, key=lambda parent: float(self.values[row, parent]))
-            low, high = float(self.values[row, parent]), float(self.values[row, node])
-            raise TreelabelError(
-                f"scores are not coherent: in row {row}, {h.names[node]!r} has {high:.4g}, more than its parent "
-                f"{h.names[parent]!r} with {low:.4g}; project them with Scores.coherent()"
-            )
-        return self
-
-    def _worst_edge(self) -> tuple[float, int, int]:
-        h = self.hierarchy
-        parts = kernels.over_stored(kernels.worst_edge, self.rows, h.parent_ptr, h.parent_idx)
-        return max(parts, key=lambda part: part[0])
 
     def exhaustiveness_gap(self) -> float:
         """Find how far children are from summing to their parent: max |p(n) - sum over children|, the root having 1.
