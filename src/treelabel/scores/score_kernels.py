@@ -51,29 +51,36 @@ def largest_entries(matrix: Any, count: int) -> sparse.csr_array:
 
 
 @kernel
-def change_row(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray, how: int) -> None:
-    """Combine each node with its parents, the root having 1, in place.
+def down(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray, how: int) -> None:
+    """Combine each node with its parents, parents first: p * p(parent), or min(p, p(parents)). The root has 1."""
+    for node in nodes:
+        for above in idx[ptr[node] : ptr[node + 1]]:
+            if above >= 0:
+                row[node] = row[node] * row[above] if how == MULTIPLY else min(row[node], row[above])
 
-    Parents first, MULTIPLY: p * p(parent), MINIMUM: min(p, p(parents)). Children first, DIVIDE: p / p(parent), 0 where
-    the parent has 0 (a tree), MAXIMUM: each parent is raised to its largest child.
-    """
-    if how == DIVIDE:
+
+@kernel
+def up(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray) -> None:
+    """Raise each parent to its largest child, children first."""
+    for index in range(len(nodes) - 1, -1, -1):
+        node = nodes[index]
+        for above in idx[ptr[node] : ptr[node + 1]]:
+            if above >= 0 and row[above] < row[node]:
+                row[above] = row[node]
+
+
+@kernel
+def change_row(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray, how: int) -> None:
+    """Apply `down` or `up` in place, or DIVIDE: p / p(parent), children first, 0 where the parent has 0 (a tree)."""
+    if how <= MINIMUM:
+        down(ptr, idx, nodes, row, how)
+    elif how == MAXIMUM:
+        up(ptr, idx, nodes, row)
+    else:
         for index in range(len(nodes) - 1, -1, -1):
             node, above = nodes[index], idx[ptr[nodes[index]]]
             if above >= 0:
                 row[node] = row[node] / row[above] if row[above] > 0 else np.float32(0)
-        return
-    for index in range(len(nodes)):
-        node = nodes[index] if how <= MINIMUM else nodes[len(nodes) - 1 - index]
-        for above in idx[ptr[node] : ptr[node + 1]]:
-            if above < 0:
-                continue
-            if how == MULTIPLY:
-                row[node] *= row[above]
-            elif how == MINIMUM:
-                row[node] = min(row[node], row[above])
-            elif row[above] < row[node]:
-                row[above] = row[node]
 
 
 @kernel

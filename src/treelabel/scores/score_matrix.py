@@ -204,8 +204,8 @@ class Scores:
         return self._change(self.values, kernels.DIVIDE)
 
     def _change(self, values: Any, how: int) -> Any:
-        """Combine each node with its parents in a copy of the values."""
-        changed = values.copy()
+        """Combine each node with its parents, in a copy of the values if they are those of the scores."""
+        changed = values.copy() if values is self.values else values
         kernels.over_stored(kernels.change_rows, kernels.stored_rows(changed), *self.hierarchy.parent_graph, how)
         if sparse.issparse(changed):
             changed.eliminate_zeros()
