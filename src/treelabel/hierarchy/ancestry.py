@@ -115,6 +115,32 @@ def dag_meet(
 
 
 @kernel
+def dag_is_ancestor(ptr: IntArray, idx: IntArray, upper: IntArray, lower: IntArray, start: int, stop: int) -> BoolArray:
+    """Mark the pairs in which upper[i] is lower[i] or one of its ancestors, walking only nodes at or above it."""
+    nodes = len(ptr) - 1
+    stamp = np.zeros(nodes, np.int32)
+    stack = np.empty(nodes + 1, np.int32)
+    answer = np.zeros(stop - start, np.bool_)
+    for pair in range(start, stop):
+        mark = pair - start + 1
+        stack[0] = lower[pair]
+        height = 1
+        while height > 0:
+            height -= 1
+            node = stack[height]
+            if node == upper[pair]:
+                answer[pair - start] = True
+                break
+            for edge in range(ptr[node], ptr[node + 1]):
+                near = idx[edge]
+                if near >= upper[pair] and near >= 0 and stamp[near] != mark:
+                    stamp[near] = mark
+                    stack[height] = near
+                    height += 1
+    return answer
+
+
+@kernel
 def shortest_depths(ptr: IntArray, idx: IntArray) -> IntArray:
     """Count the edges of the shortest way from the root to each node."""
     depth = np.empty(len(ptr) - 1, np.int32)

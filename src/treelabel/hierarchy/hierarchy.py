@@ -24,7 +24,7 @@ from treelabel.hierarchy.edges import (
     edges_of_paths,
     without_root,
 )
-from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, label_matrix, map_rows, matches, take_rows
+from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, label_matrix, map_rows, take_rows
 from treelabel.hierarchy.numbering import NumberedNodes, freeze, group_by, number
 
 SEPARATOR = " > "
@@ -392,7 +392,10 @@ class Hierarchy:
             # One unsigned comparison does for both ends of rank[above] < rank[below] < rank[above] + size.
             inside: BoolArray = (rank[below] - rank[above] - 1).view(np.uint32) < (sizes[above] - 1).view(np.uint32)
             return inside
-        return matches(self.ancestors(below), label_matrix(np.arange(len(above) + 1), above, len(self)))
+        pairs = *self.parent_graph, above, below
+        reached = join_rows(lambda start, stop: ancestry.dag_is_ancestor(*pairs, start, stop), len(above))
+        proper: BoolArray = reached & (above != below)
+        return proper
 
     def lowest_common_ancestor(self, left: npt.ArrayLike, right: npt.ArrayLike) -> IntArray:
         """Find the deepest node above or equal to both nodes of each pair; -1 is the root.
