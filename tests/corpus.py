@@ -154,7 +154,7 @@ def _models(folder: Path) -> Iterator[Sample]:
 def _use_data(path: Path, corpus: Path) -> None:
     data = read(path)
     data.names()
-    _ = data.closed, list(data.texts[:3]), data.describe()
+    _ = data.closed_labels, list(data.texts[:3]), data.describe()
 
 
 def _use_predictions(path: Path, corpus: Path) -> None:

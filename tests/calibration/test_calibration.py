@@ -76,7 +76,7 @@ def test_probabilities_are_coherent_and_better_than_none(name: str, kind: str) -
     p = calibration.probabilities(margins)
     assert p.shape == (len(train), len(train.hierarchy))
     assert Scores(train.hierarchy, p).is_coherent()
-    true = train.closed.toarray().astype(bool)
+    true = train.closed_labels.toarray().astype(bool)
     squares = ((p - true) ** 2).mean()
     assert squares < ((true.mean(axis=0) - true) ** 2).mean()
 

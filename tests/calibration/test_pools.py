@@ -80,7 +80,7 @@ def test_the_likeliest_ends_and_one_for_the_rest_stand_for_all(monkeypatch: pyte
 def test_sparse_scores_are_pooled_as_dense_ones(kind: str) -> None:
     case, rng = CASES[kind], np.random.default_rng(0)
     train = training_of(case.texts, case.labels, case.hierarchy)
-    true = train.closed.toarray()
+    true = train.closed_labels.toarray()
     given = [np.clip(0.7 * true + 0.2 * rng.random(true.shape), 0, 1).astype(np.float32) for _ in range(2)]
     given = [np.where(values > 0.1, values, 0) for values in given]
     kept = [sparse.csr_array(values) for values in given]
@@ -105,7 +105,7 @@ def test_two_that_know_different_things_know_more_together() -> None:
     rng = np.random.default_rng(0)
     h = Hierarchy.flat(["a", "b", "c", "d"])
     train = training_of(["x"] * 2000, [["abcd"[at]] for at in rng.integers(0, 4, 2000)], h)
-    true = train.closed.toarray()
+    true = train.closed_labels.toarray()
     logits = [2.0 * true + rng.normal(size=true.shape) * 1.4 for _ in range(2)]
     given = [np.exp(z) / np.exp(z).sum(axis=1, keepdims=True) for z in logits]
     pool = PathPool.equal(train.hierarchy, 2, train.labels).fit(
@@ -139,7 +139,7 @@ def test_a_path_that_ends_where_none_of_training_does_says_nothing_of_weights() 
 def test_candidates_are_pooled_sparse_as_dense() -> None:
     h, texts, labels = many_labels(80)
     train, rng = training_of(texts, labels, h), np.random.default_rng(1)
-    true = train.closed.toarray()
+    true = train.closed_labels.toarray()
     given = []
     for _ in range(3):
         values = np.clip(0.6 * true * rng.random(true.shape) + 0.2 * rng.random(true.shape), 0, 1)
@@ -159,7 +159,7 @@ def test_candidates_are_pooled_sparse_as_dense() -> None:
 def test_what_a_part_does_not_say_is_no_proof_against_it() -> None:
     h, texts, labels = many_labels(300)
     train, rng = training_of(texts, labels, h), np.random.default_rng(2)
-    true = train.closed.toarray()
+    true = train.closed_labels.toarray()
     # One part knows a third of the labels, and is always right; the other guesses well.
     few = np.where(true & (rng.random(true.shape) < 0.33), 0.95, 0).astype(np.float32)
     guess = np.where(rng.random(true.shape) < np.where(true, 0.9, 0.002), 0.3, 0).astype(np.float32)

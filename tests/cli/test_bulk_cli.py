@@ -20,7 +20,7 @@ from tests.helpers import Run, put
 from tests.models.test_models import SETS
 from treelabel import Scores, load_model, make_model
 from treelabel.core import inputs
-from treelabel.core.growing import Growing
+from treelabel.core.append import AppendFile
 
 TEXTS = list(SETS["leaf"].texts)
 ROWS = "id,text,price\nx,the cat meows softly,1.50\ny,  ,2\nz,=the dog barks,-3\n"
@@ -206,11 +206,11 @@ def test_scores_and_data_go_through_pipes(model: Path, new: Path, run: Run, type
 KILLED = """
 import os, signal, sys
 from treelabel.cli import bulk, main
-from treelabel.core.growing import Growing
+from treelabel.core.append import AppendFile
 from treelabel.models import streaming
 
 bulk.FIRST, streaming.MOST_TEXTS = 5, 8
-commit, count = Growing.commit, [0]
+commit, count = AppendFile.commit, [0]
 
 def dying(self, **state):
     commit(self, **state)
@@ -220,7 +220,7 @@ def dying(self, **state):
         self._stream.flush()
         os.kill(os.getpid(), signal.SIGKILL)
 
-Growing.commit = dying
+AppendFile.commit = dying
 for arguments in {jobs!r}:
     child = os.fork()
     if child == 0:
@@ -281,13 +281,13 @@ def test_ctrl_c_leaves_what_is_done_to_go_on_with(
     monkeypatch.setattr("treelabel.cli.bulk.FIRST", 5)
     monkeypatch.setattr("treelabel.models.streaming.MOST_TEXTS", 8)
     with monkeypatch.context() as patch:
-        commit = Growing.commit
+        commit = AppendFile.commit
 
-        def interrupted(self: Growing, **state: Any) -> None:
+        def interrupted(self: AppendFile, **state: Any) -> None:
             commit(self, **state)
             raise KeyboardInterrupt
 
-        patch.setattr(Growing, "commit", interrupted)
+        patch.setattr(AppendFile, "commit", interrupted)
         stopped = run(*job)
     assert (stopped.code, stopped.out) == (130, "")
     assert "p.jsonl.partial: holds what is done; the same command with --resume goes on with it" in stopped.err

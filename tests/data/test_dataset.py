@@ -43,7 +43,7 @@ def test_texts_may_come_from_any_iterable() -> None:
 def test_labels_are_kept_as_given_and_closed_on_demand() -> None:
     assert SMALL.names() == [["C"], ["D"], ["E"], [], ["B"], ["A", "C"]]
     assert SMALL.paths()[0] == ["A > B > C"]
-    assert SMALL.closed.toarray().astype(int).tolist() == [
+    assert SMALL.closed_labels.toarray().astype(int).tolist() == [
         [1, 0, 1, 0, 1],
         [1, 0, 0, 1, 0],
         [0, 1, 0, 0, 0],

@@ -120,7 +120,7 @@ def test_the_column_can_be_named_for_one_split() -> None:
 def label_distance(data: Dataset, rows: Any, share: float) -> float:
     """Return the mean over leaves of how far the share of their documents in a part is from what was asked."""
     leaves = np.flatnonzero(data.hierarchy.is_leaf & (data.frequencies > 0))
-    held = np.bincount(data.closed[rows].indices, minlength=len(data.hierarchy))
+    held = np.bincount(data.closed_labels[rows].indices, minlength=len(data.hierarchy))
     return float(np.abs(held[leaves] / data.frequencies[leaves] - share).mean())
 
 

@@ -96,7 +96,7 @@ def test_documents_of_a_set_stand_as_the_file_has_them(name: str) -> None:
 def test_hwv_matches_table_1_of_the_paper() -> None:
     parts = [load("hwv", part) for part in SETS["hwv"].documents]
     assert parts[0].hierarchy.level_sizes == [11, 109, 381, 437, 244, 4]
-    mean = sum(part.closed.nnz for part in parts) / sum(map(len, parts))
+    mean = sum(part.closed_labels.nnz for part in parts) / sum(map(len, parts))
     assert round(mean, 1) == 3.7
 
 

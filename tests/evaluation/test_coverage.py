@@ -27,13 +27,13 @@ def test_coverage_by_hand(result: Result) -> None:
     assert (coverage.label, coverage.leaf) == (0.75, 0.25)
     assert coverage.all_documents == pytest.approx(result.values)
     # Precision 1, 1, 1/2; recall 1, 1/2, 1/2; F1 1, 2/3, 1/2.
-    assert coverage.answered == pytest.approx({"hp": 2.5 / 3, "hr": 2 / 3, "hf1": (1 + 2 / 3 + 1 / 2) / 3})
+    assert coverage.labelled_documents == pytest.approx({"hp": 2.5 / 3, "hr": 2 / 3, "hf1": (1 + 2 / 3 + 1 / 2) / 3})
 
 
 def test_values_of_the_answered_are_those_of_an_evaluation_of_them_alone(result: Result) -> None:
     assert result.coverage is not None
     alone = evaluate(TRUTH[:3], FOUND[:3], hierarchy=TREE, metrics=["hp", "hr", "hf1"])
-    assert result.coverage.answered == pytest.approx(alone.values)
+    assert result.coverage.labelled_documents == pytest.approx(alone.values)
 
 
 def test_the_table_says_what_abstaining_costs(result: Result) -> None:

@@ -490,7 +490,7 @@ def test_evaluators_travel_between_processes() -> None:
 
 def held(judge: Evaluator) -> int:
     arrays: list[npt.NDArray[Any]] = [array for sums in judge.sums.values() for array in sums]
-    assert judge.kept == {}
+    assert judge.stored_parts == {}
     return sum(array.nbytes for array in arrays)
 
 

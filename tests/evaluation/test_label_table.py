@@ -1,6 +1,7 @@
 """The table of labels and the wrong documents: counts, what is predicted instead, kinds of mistakes, the order."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -39,8 +40,8 @@ def sets(labels: LabelMatrix) -> list[set[int]]:
 def test_rows_count_and_are_worst_first() -> None:
     table = LabelTable(TREE, np.array([9, 5, 4, 3, 5, 4]))
     table.add(closed(TREE, [["F"], ["F"], ["D"], ["E"]]), closed(TREE, [["D"], ["E"], ["D"], ["E"]]))
-    rows = {row.label: row for row in table.rows()}
-    assert [row.label for row in table.rows()][:3] == ["A > C", "A > C > F", "B"]
+    rows = {row["label"]: SimpleNamespace(**row) for row in table.rows()}
+    assert list(rows)[:3] == ["A > C", "A > C > F", "B"]
     f = rows["A > C > F"]
     assert (f.train, f.true, f.predicted, f.missed, f.wrong, f.precision, f.recall, f.f1) == (4, 2, 0, 2, 0, 0, 0, 0)
     assert (f.confused_with, f.confused) == (NOTHING_AS_DEEP, 2)

@@ -93,9 +93,9 @@ def test_folds_are_stratified_and_keep_groups() -> None:
     data = load_sample()
     parts = folds(data, 3)
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(data)))
-    total = np.asarray(data.closed.sum(axis=0)).ravel()
+    total = np.asarray(data.closed_labels.sum(axis=0)).ravel()
     for rows in parts:
-        share = np.asarray(data.closed[rows].sum(axis=0)).ravel()[total > 300] / total[total > 300]
+        share = np.asarray(data.closed_labels[rows].sum(axis=0)).ravel()[total > 300] / total[total > 300]
         assert abs(share - 1 / 3).max() < 0.05
     grouped = Dataset.of(LEAF.texts, LEAF.names(), LEAF.hierarchy, groups=[str(row // 7) for row in range(len(LEAF))])
     for rows in folds(grouped, 3):

@@ -176,7 +176,7 @@ def test_ancestors_beside_a_label_are_those_of_the_new_one() -> None:
 
 
 def values(moves: Moves, scores: Any) -> dict[str, float]:
-    dense = Scores(moves.old, scores).moved(moves).dense()[0]
+    dense = Scores(moves.old, scores).move(moves).dense()[0]
     return {path: round(float(p), 6) for path, p in zip(moves.new.paths(), dense, strict=True)}
 
 
@@ -198,7 +198,7 @@ def test_scores_that_exclude_each_other_add_up_and_are_shared() -> None:
         "farm > horse": 0.0,
         "wild > bird": 0.125,
     }
-    moved = EXCLUSIVE.moved(MOVES)
+    moved = EXCLUSIVE.move(MOVES)
     assert moved.is_coherent()
     assert moved.is_exhaustive()
 
@@ -249,7 +249,7 @@ def test_csr_is_carried_like_dense_and_stays_coherent(data: st.DataObject) -> No
     scores = Scores(OLD, given_scores).coherent("min")
     if data.draw(st.booleans()):
         scores = Scores.from_leaves(OLD, OLD.leaves, rng.dirichlet(np.ones(len(OLD.leaves)), 5))
-    dense, csr = scores.moved(MOVES), Scores(OLD, sparse.csr_array(scores.values)).moved(MOVES)
+    dense, csr = scores.move(MOVES), Scores(OLD, sparse.csr_array(scores.values)).move(MOVES)
     assert csr.is_sparse
     assert csr.dense() == pytest.approx(dense.dense(), abs=1e-6)
     assert dense.is_coherent()
@@ -258,7 +258,7 @@ def test_csr_is_carried_like_dense_and_stays_coherent(data: st.DataObject) -> No
 
 def test_scores_of_another_hierarchy_are_refused() -> None:
     with pytest.raises(TreelabelError, match="another hierarchy"):
-        Scores(NEW, np.zeros((1, len(NEW)))).moved(MOVES)
+        Scores(NEW, np.zeros((1, len(NEW)))).move(MOVES)
     with pytest.raises(TreelabelError, match="do not fit"):
         MOVES.scores(np.zeros((1, 2)))
 

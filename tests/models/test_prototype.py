@@ -71,12 +71,12 @@ def test_prototypes_are_what_they_are_defined_to_be(kind: str) -> None:
     train = training_of(case.texts, case.labels, case.hierarchy)
     x = normalize_rows(rng.normal(size=(len(train), 5)).astype(np.float32))
     labels = normalize_rows(rng.normal(size=(len(train.hierarchy), 5)).astype(np.float32))
-    means = Means.first(train.hierarchy, inner_terminals(train), labels).with_texts(x, train.closed)
-    closed, strengths = train.closed.toarray(), (2.0, 1.5)
+    means = Means.first(train.hierarchy, inner_terminals(train), labels).with_texts(x, train.closed_labels)
+    closed, strengths = train.closed_labels.toarray(), (2.0, 1.5)
     assert means.prototypes(strengths) == pytest.approx(
         by_hand(train.hierarchy, x, closed, labels, strengths), abs=1e-5
     )
-    cosines = means.left_out(x, train.closed, strengths)
+    cosines = means.left_out(x, train.closed_labels, strengths)
     for row in (0, 7, len(x) - 1):
         without = normalize_rows(by_hand(train.hierarchy, x, closed, labels, strengths, without=row).astype(np.float32))
         own = closed[row].astype(bool)

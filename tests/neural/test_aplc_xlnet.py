@@ -236,4 +236,4 @@ def test_the_best_epoch_is_found_by_labels_that_training_sees() -> None:
     h = Hierarchy.from_paths(["A > B", "A > C"])
     shown, held = training_of(["t"], [["B"]], h), training_of(["t", "t"], [["B", "C"], ["C"]], h)
     found = with_seen_labels(held, shown)
-    assert found.closed.toarray().tolist() == [[1, 1, 0], [1, 0, 0]]
+    assert found.closed_labels.toarray().tolist() == [[1, 1, 0], [1, 0, 0]]

@@ -101,7 +101,7 @@ def test_slices_are_means_over_sets_of_labels(hierarchy: Hierarchy, seed: int) -
     def mean(nodes: list[int]) -> float:
         return float(np.mean([f1(node) for node in nodes]))
 
-    counts = Counter(node for row in sets(train.closed.toarray()) for node in row)
+    counts = Counter(node for row in sets(train.closed_labels.toarray()) for node in row)
     every = range(len(hierarchy))
     for each in by_depth([system]):
         nodes = [node for node in every if hierarchy.depth[node] == int(each.name)]

@@ -119,7 +119,7 @@ def test_marginals_stay_what_the_scores_say(case: tuple[Drawn, Doubles], counts:
     assume((p >= kernels.UNLIKELY * p.max()).all())
     up = drawn.fast.parent.astype(np.int32)
     tree = kernels.likely_tree(up, np.arange(len(p), dtype=np.int32), p)
-    weights = kernels.weights_of(np.array(counts, float), 1.0, len(p))
+    weights = kernels.weights_of(kernels.SetWeights(np.array(counts, float), 1.0), len(p))
     logits, found = log_odds(tree), np.zeros(len(tree.p))
     fit_log_odds(tree, weights, logits, kernels.workspace_for_counts(len(tree.p), len(p)), found, 1e-9, 500)
     assert largest_error(tree, found) <= 1e-9

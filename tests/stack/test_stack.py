@@ -30,7 +30,7 @@ class Parrot(Model):
         self.seed = seed
 
     def _fit(self, train: Training) -> None:
-        closed = train.closed.toarray().astype(np.float32)
+        closed = train.closed_labels.toarray().astype(np.float32)
         self.known_ = dict(zip(train.texts, closed, strict=True))
         self.other_ = 0.9 * closed[0] + 0.1 * closed.mean(axis=0)
 
@@ -247,7 +247,7 @@ def test_very_many_labels_stay_sparse_and_are_saved(tmp_path: Path) -> None:
     assert scores.is_sparse
     assert scores.csr().nnz <= 200 * len(texts)
     best = model.score(texts, top=2)
-    true = training_of(texts, labels, h).closed
+    true = training_of(texts, labels, h).closed_labels
     assert best.csr().astype(bool).multiply(true.astype(bool)).sum() > 0.9 * true.nnz
     model.save(tmp_path / "model")
     assert np.array_equal(load_model(tmp_path / "model").score(texts).dense(), scores.dense())

@@ -23,12 +23,11 @@ from treelabel.calibration.isotonic import MAPS, STEPS, apply_isotonic, check_ma
 from treelabel.calibration.likelihood import fit_logistic, fit_sigmoid
 from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.bounded_memory import TOP_SCORES
-from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, matches, row_numbers
-from treelabel.scores.score_kernels import top_k_csr
+from treelabel.scores.score_kernels import largest_entries
 from treelabel.scores.score_matrix import Scores
 
 # ln evidence beyond these makes no difference.
@@ -308,12 +307,7 @@ def largest_evidence(evidence: sparse.csr_array, count: int) -> sparse.csr_array
     sizes = np.diff(evidence.indptr)
     if not len(sizes) or sizes.max() <= count:
         return evidence
-    ptr = evidence.indptr.astype(np.int64)
-    parts = over_rows(
-        lambda start, stop: top_k_csr(ptr, evidence.indices, evidence.data, start, stop, count), len(sizes)
-    )
-    nodes, values, lengths = (np.concatenate([part[which] for part in parts]) for which in range(3))
-    return sparse.csr_array((values, nodes, np.concatenate([[0], np.cumsum(lengths)])), evidence.shape)
+    return largest_entries(evidence, count)
 
 
 def targets_of(hierarchy: Hierarchy, labels: LabelMatrix, regime: str) -> LabelMatrix:

@@ -14,9 +14,9 @@ import pyarrow as pa
 import treelabel
 from treelabel.cli.options import ReadArguments
 from treelabel.core import spool
+from treelabel.core.append import AppendFile, StandardOutput, open_append
 from treelabel.core.compute import background
 from treelabel.core.errors import TreelabelError
-from treelabel.core.growing import Growing, StandardOutput, growing_file
 from treelabel.core.inputs import STANDARD, existing_file, suffixes
 from treelabel.core.standard import as_output
 
@@ -33,7 +33,7 @@ FIRST_OF_PIPE = 1
 # A row group of Parquet has at least so many bytes.
 ROW_GROUP = 1 << 24
 
-Sink = Growing | StandardOutput
+Sink = AppendFile | StandardOutput
 
 
 def output_format(output: Path, requested: str | None, formats: dict[str, tuple[str, ...]], what: str) -> str:
@@ -109,14 +109,14 @@ class Job:
     def sink(self) -> Iterator[Sink]:
         """Open the output."""
         if self.output != STANDARD:
-            with growing_file(self.output, self.about(), self.resume) as file:
+            with open_append(self.output, self.about(), self.resume) as file:
                 yield file
             return
         if self.can_grow:
             yield StandardOutput()
             return
         # Formats that are made of a whole stream go through a file.
-        with as_output(self.output, f".{self.format}") as made, growing_file(made, {}) as file:
+        with as_output(self.output, f".{self.format}") as made, open_append(made, {}) as file:
             yield file
 
     def batches(self, done: int, columns: bool, title: str) -> "Iterator[tuple[Dataset, tuple[Any, Any]]]":
@@ -152,7 +152,7 @@ class SpoolWriter:
     """Adds rows to a stream, which becomes the file at the end."""
 
     def __init__(self, sink: Sink, finish: Callable[[Path, Path], None]) -> None:
-        if not isinstance(sink, Growing):
+        if not isinstance(sink, AppendFile):
             raise TreelabelError("this format needs a file")
         self._sink, self._finish = sink, finish
         self.schema = spool.read_schema(sink.path) if sink.size else None
@@ -161,12 +161,12 @@ class SpoolWriter:
         """Begin with these columns, unless the stream has begun; return those that it has."""
         if self.schema is None:
             self.schema = schema
-            self._sink.write(spool.begin(schema))
+            self._sink.write(schema.serialize())
         return self.schema
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
-        self._sink.write(spool.message(batch))
+        self._sink.write(batch.serialize())
 
     def finish(self) -> None:
         """Make the file."""
@@ -182,7 +182,7 @@ def score_file(job: Job, top: int | None) -> tuple[str, int]:
     """Score a file of texts; return what was written in words, and how many texts were empty."""
     from treelabel.models.model_inputs import texts_of
     from treelabel.models.streaming import blank_texts
-    from treelabel.scores.batches import batch_schema, finish_scores, score_batch
+    from treelabel.scores.score_writer import finish_scores, score_batch, score_schema
 
     def score_batches(done: int) -> "Iterator[tuple[Any, Scores, int]]":
         for data, (ids, _) in background(job.batches(done, False, f"scoring {job.texts.name}")):
@@ -194,8 +194,8 @@ def score_file(job: Job, top: int | None) -> tuple[str, int]:
         writer = SpoolWriter(sink, lambda made, target: finish_scores(made, target, h))
         rows, stored, empty = (sink.state.get(name, 0) for name in ("rows", "stored", "empty"))
         for ids, scores, blank in background(score_batches(rows)):
-            schema = writer.begin(batch_schema(scores)) if writer.schema is None else writer.schema
-            batch = score_batch(scores, ids, schema)
+            schema = writer.begin(score_schema(h, scores.values)) if writer.schema is None else writer.schema
+            batch = score_batch(scores.values, ids, schema)
             writer.add(batch)
             rows, stored, empty = rows + len(batch), stored + len(batch.column(1).flatten()), empty + blank
             sink.commit(rows=rows, stored=stored, empty=empty)

@@ -287,9 +287,9 @@ def _convert_scores(source: Path, target: Path, unfold: bool, cut: int | None) -
 
     scores = Scores.load(source)
     if unfold:
-        scores = scores.moved(scores.hierarchy.unfold())
+        scores = scores.move(scores.hierarchy.unfold())
     if cut is not None:
-        scores = scores.moved(scores.hierarchy.cut(cut))
+        scores = scores.move(scores.hierarchy.cut(cut))
     scores.save(target)
     typer.echo(f"wrote {target}: scores of {len(scores):,} documents")
 

@@ -183,7 +183,7 @@ def _stored(judged: "Judged", intervals: bool, by_label: bool) -> dict[str, Any]
         stored["intervals"] = {name: [None if isnan(end) else end for end in pair] for name, pair in ends.items()}
         stored["no_interval"] = {name: each.reason for name, each in known.items() if each.reason}
     if by_label and judged.labels is not None:
-        stored["labels"] = list(judged.labels.to_json())
+        stored["labels"] = judged.labels.rows()
     if judged.wrong is not None:
         stored["errors"] = {"documents": judged.wrong.count, "kinds": judged.wrong.kinds}
     return stored

@@ -114,7 +114,7 @@ def move_without_texts(source: Path, target: Path, read: ReadArguments, moves: P
     if is_score_file(source):
         scores = Scores.load(source)
         resolved = moves_to(scores.hierarchy, read, moves)
-        scores.moved(resolved).save(target)
+        scores.move(resolved).save(target)
         typer.echo(describe_moves(resolved))
         typer.echo(f"wrote {target}: scores of {len(scores):,} documents, {len(resolved.new):,} nodes")
         return

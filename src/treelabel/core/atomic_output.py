@@ -36,12 +36,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
 
     If the block fails, or the process is killed, what was there before stays. A symbolic link is followed, and stays.
     """
-    target = target_of(Path(path))
-    if target.is_dir():
-        raise TreelabelError(f"{path}: is a folder, expected the name of a file to write")
-    if target.exists() and not target.is_file():
-        # Taking its name would put a file in the place of a device or a pipe.
-        raise TreelabelError(f"{path}: is not an ordinary file; write to a file and copy it there")
+    target = file_target(path, "write to a file and copy it there")
     with errors_of(target):
         working = WorkingPath.file(target.parent)
     try:
@@ -376,6 +371,16 @@ def target_of(path: Path) -> Path:
     if not target.parent.is_dir():
         raise TreelabelError(f"{path}: the folder {path.parent} does not exist; make it first")
     remove_leftovers(target.parent)
+    return target
+
+
+def file_target(path: str | Path, instead: str) -> Path:
+    """Return where a file really goes, refusing a folder, and a device or pipe: a file would take its name."""
+    target = target_of(Path(path))
+    if target.is_dir():
+        raise TreelabelError(f"{path}: is a folder, expected the name of a file to write")
+    if target.exists() and not target.is_file():
+        raise TreelabelError(f"{path}: is not an ordinary file; {instead}")
     return target
 
 

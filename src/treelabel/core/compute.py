@@ -121,6 +121,16 @@ def over_rows(work: Callable[[int, int], Part], rows: int, least: int = 2048, mo
     return list(_pool(thread_count()).map(work, edges[:-1], edges[1:]))
 
 
+def join_rows(work: Callable[[int, int], Any], rows: int, least: int = 2048) -> Any:
+    """Concatenate what `over_rows` returns: arrays, or tuples of arrays, one entry per row or part of one."""
+    parts = over_rows(work, rows, least)
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], tuple):
+        return tuple(map(np.concatenate, zip(*parts, strict=True)))
+    return np.concatenate(parts)
+
+
 def sum_rows(work: Callable[[int, int], DoubleArray], rows: int, block: int = SUMMED_ROWS) -> DoubleArray:
     """Sum `work(start, stop)` over blocks of `range(rows)` in threads: the same bits with any number of threads.
 

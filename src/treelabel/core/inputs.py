@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
 from io import BufferedReader, BytesIO, RawIOBase
@@ -122,14 +122,14 @@ def open_input(
     if path == STANDARD:
         start = standard_input().peek(4)
         compression = next((name for magic, name in MAGIC.items() if start.startswith(magic)), None)
-    with _open_raw(path) as raw:
-        counted = _Counted(raw, seen)
+    with nullcontext(standard_input()) if path == STANDARD else path.open("rb") as raw:
+        counted = _Watched(raw, seen)
         source: Any = counted if seen is not None or compression is not None or path == STANDARD else raw
         if compression is not None:
             unpacked = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), compression)
-            source = _Checked(unpacked, lambda total: _check_ratio(path, total, counted.total, limits))
+            source = _Watched(unpacked, lambda total: _check_ratio(path, total, counted.total, limits))
         if whole:
-            source = _Checked(source, lambda total: _check_whole(path, total, limits))
+            source = _Watched(source, lambda total: _check_whole(path, total, limits))
         yield cast("IO[bytes]", BufferedReader(source, BUFFER))
 
 
@@ -144,43 +144,18 @@ def standard_input() -> BufferedReader:
     return _buffer_of(sys.stdin)
 
 
-@contextmanager
-def _open_raw(path: Path) -> Iterator[IO[bytes]]:
-    if path == STANDARD:
-        yield standard_input()
-        return
-    with path.open("rb") as raw:
-        yield raw
+class _Watched(RawIOBase):
+    """A raw stream that reports how far it was read; of a pipe it returns what is there without waiting for more."""
 
-
-class _Counted(RawIOBase):
-    """A raw file that tells how far it has been read; of a pipe it returns what is there without waiting for more."""
-
-    def __init__(self, raw: Any, seen: Callable[[int], None] | None) -> None:
-        self._raw, self._seen, self.total = raw, seen, 0
+    def __init__(self, source: Any, seen: Callable[[int], None] | None) -> None:
+        self._read = source.readinto1 if isinstance(source, BufferedReader) else source.readinto
+        self._seen, self.total = seen, 0
 
     def readinto(self, buffer: Any) -> int:
-        data = self._raw.read1(len(buffer))
-        buffer[: len(data)] = data
-        self.total += len(data)
+        count = int(self._read(buffer))
+        self.total += count
         if self._seen is not None:
             self._seen(self.total)
-        return len(data)
-
-    def readable(self) -> bool:
-        return True
-
-
-class _Checked(RawIOBase):
-    """A raw stream that has the number of bytes that came out of it checked, a buffer at a time."""
-
-    def __init__(self, source: Any, check: Callable[[int], None]) -> None:
-        self._source, self._check, self._total = source, check, 0
-
-    def readinto(self, buffer: Any) -> int:
-        count = int(self._source.readinto(buffer))
-        self._total += count
-        self._check(self._total)
         return count
 
     def readable(self) -> bool:

@@ -1,29 +1,14 @@
 """Rows that wait in a file until all are there: Arrow's stream format, message after message.
 
 A Parquet, Excel or .npz file cannot be gone on with where it was cut off, and some must know how much there is before
-they begin. So what is done is kept as a stream, to which messages can be added at any time, and becomes the file at the
-end, a batch at a time.
+they begin. So what is done is stored as a stream, to which messages (`serialize()` of a schema, then of batches) can
+be added at any time, and becomes the file at the end, a batch at a time.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-
-
-def begin(schema: pa.Schema) -> bytes:
-    """Return the bytes that a stream begins with."""
-    return bytes(schema.serialize())
-
-
-def message(batch: pa.RecordBatch) -> bytes:
-    """Return the bytes that add a batch to a stream.
-
-    >>> batch = pa.record_batch([pa.array([1, 2])], names=["n"])
-    >>> pa.ipc.open_stream(begin(batch.schema) + message(batch) + message(batch)).read_all()["n"].to_pylist()
-    [1, 2, 1, 2]
-    """
-    return bytes(batch.serialize())
 
 
 def read_spool(file: Path) -> Iterator[pa.RecordBatch]:

@@ -305,7 +305,7 @@ def describe(data: Dataset, train: Dataset | None = None) -> DatasetDescription:
         if train.hierarchy != data.hierarchy:
             raise TreelabelError("the training data has another hierarchy; read both with the same taxonomy")
         frequencies = train.frequencies
-    h, closed = data.hierarchy, data.closed
+    h, closed = data.hierarchy, data.closed_labels
     regimes = document_regimes(h, data.labels, closed)
     labelled = int(np.sum(regimes >= 0))
     unseen = frequencies == 0

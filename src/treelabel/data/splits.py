@@ -148,7 +148,9 @@ def _units(data: Dataset, group: str | None, by: SplitBy, keep_duplicates: bool)
 def _whole_units(
     data: Dataset, whole: LongArray, by: SplitBy, shares: DoubleArray, rng: np.random.Generator
 ) -> LongArray:
-    return fill_parts(whole, shares, rng) if by == "random" else fill_parts_alike(whole, data.closed, shares, rng)
+    return (
+        fill_parts(whole, shares, rng) if by == "random" else fill_parts_alike(whole, data.closed_labels, shares, rng)
+    )
 
 
 def _by_order(order: LongArray, shares: DoubleArray) -> LongArray:

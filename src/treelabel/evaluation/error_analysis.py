@@ -95,38 +95,20 @@ def nearest(hierarchy: Hierarchy, labels: LabelMatrix, others: LabelMatrix) -> t
 NOTHING_AS_DEEP = "(nothing as deep)"
 
 
-@dataclass(frozen=True)
-class LabelRow:
-    """A label: its documents in training (None: not known), in the truth and in the predictions, ancestors included.
-
-    `missed` documents have the label and do not get it; `wrong` ones get it and do not have it. `confused_with` is
-    what most of the missed ones get in its place: the wrong label of the same depth, or NOTHING_AS_DEEP if they get
-    none; None where none is missed.
-    """
-
-    label: str
-    depth: int
-    train: int | None
-    true: int
-    predicted: int
-    missed: int
-    wrong: int
-    precision: float
-    recall: float
-    f1: float
-    confused_with: str | None
-    confused: int
-
-
 @dataclass
 class LabelTable:
     """Counts by label that grow batch by batch; memory grows with the labels and with the pairs that are confused.
+
+    A row has the documents of a label in training (None: not known), in the truth and in the predictions, ancestors
+    included. `missed` documents have the label and do not get it; `wrong` ones get it and do not have it.
+    `confused_with` is what most of the missed ones get in its place: the wrong label of the same depth, or
+    NOTHING_AS_DEEP if they get none; None where none is missed.
 
     >>> from treelabel.hierarchy.label_ids import encode
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
     >>> table = LabelTable(h)
     >>> table.add(*(h.closure(encode(h, rows)) for rows in ([["B"], ["B"], ["C"]], [["C"], ["B"], ["A"]])))
-    >>> [(row.label, row.missed, row.wrong, row.confused_with) for row in table.rows()]
+    >>> [(row["label"], row["missed"], row["wrong"], row["confused_with"]) for row in table.rows()]
     [('A > C', 1, 1, '(nothing as deep)'), ('A > B', 1, 0, 'A > C'), ('A', 0, 0, None)]
     """
 
@@ -149,18 +131,13 @@ class LabelTable:
         """
         size = len(self.hierarchy)
         for true, result in blocks(truth, decisions):
-            hits = keep_entries(result, matches(true, result))
-            self.counts += np.stack([label_totals(each) for each in (result, true, hits)])
-            missed = keep_entries(true, ~matches(result, true))
-            wrong = keep_entries(result, ~matches(true, result))
+            is_hit = matches(true, result)
+            missed, wrong = keep_entries(true, ~matches(result, true)), keep_entries(result, ~is_hit)
+            self.counts += np.stack([label_totals(each) for each in (result, true, keep_entries(result, is_hit))])
             left, right = equal_pairs(self._keys(missed), self._keys(wrong))
             alone = np.setdiff1d(np.arange(missed.nnz), left)
-            codes = np.concatenate(
-                [
-                    missed.indices[left].astype(np.int64) * (size + 1) + wrong.indices[right] + 1,
-                    missed.indices[alone].astype(np.int64) * (size + 1),
-                ]
-            )
+            above = missed.indices.astype(np.int64) * (size + 1)
+            codes = np.concatenate([above[left] + wrong.indices[right] + 1, above[alone]])
             for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
                 self.instead[int(code)] = self.instead.get(int(code), 0) + int(count)
 
@@ -170,36 +147,36 @@ class LabelTable:
         result: LongArray = row_numbers(labels).astype(np.int64) * levels + self.hierarchy.depth[labels.indices]
         return result
 
-    def rows(self) -> list[LabelRow]:
+    def to_arrow(self) -> pa.Table:
         """Return the labels that occur anywhere, worst first: most missed and wrong documents, then the lowest F1."""
-        h = self.hierarchy
+        h, known = self.hierarchy, self.train_frequencies
         predicted, true, hits = self.counts
-        abc = np.stack([predicted, true, hits], axis=1).astype(np.float64)
-        values = [score(abc, if_empty=0.0) for score in (precision, recall, f_beta)]
-        known = self.train_frequencies
-        occurs = true + predicted + (0 if known is None else known) > 0
+        abc = self.counts.T.astype(np.float64)
+        scores = {
+            name: f(abc, if_empty=0.0) for name, f in (("precision", precision), ("recall", recall), ("f1", f_beta))
+        }
         missed, wrong = true - hits, predicted - hits
-        order = np.lexsort((np.arange(len(h)), values[2], -(missed + wrong)))
-        nodes = order[occurs[order]]
+        order = np.lexsort((np.arange(len(h)), scores["f1"], -(missed + wrong)))
+        nodes = order[(true + predicted + (0 if known is None else known) > 0)[order]]
+        counts = {"true": true, "predicted": predicted, "missed": missed, "wrong": wrong}
         best = self._most_confused()
-        paths = dict(zip(nodes.tolist(), h.paths(nodes), strict=True)) if len(nodes) else {}
-        return [
-            LabelRow(
-                label=paths[node],
-                depth=int(h.depth[node]),
-                train=None if known is None else int(known[node]),
-                true=int(true[node]),
-                predicted=int(predicted[node]),
-                missed=int(missed[node]),
-                wrong=int(wrong[node]),
-                precision=float(values[0][node]),
-                recall=float(values[1][node]),
-                f1=float(values[2][node]),
-                confused_with=self._instead(best.get(node), paths),
-                confused=best.get(node, (0, 0))[1],
-            )
-            for node in nodes.tolist()
-        ]
+        instead = [best.get(node, (None, 0)) for node in nodes.tolist()]
+        paths: dict[int | None, str | None] = dict(zip(nodes.tolist(), h.paths(nodes), strict=True))
+        names = {**paths, -1: NOTHING_AS_DEEP}
+        columns = {
+            "label": pa.array(list(paths.values()), pa.string()),
+            "depth": h.depth[nodes].astype(np.int64),
+            "train": pa.nulls(len(nodes), pa.int64()) if known is None else known[nodes],
+            **{name: values[nodes] for name, values in (counts | scores).items()},
+            "confused_with": pa.array([names.get(node) for node, _ in instead], pa.string()),
+            "confused": pa.array([count for _, count in instead], pa.int64()),
+        }
+        return pa.table(columns)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the table as JSON values."""
+        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
+        return rows
 
     def _most_confused(self) -> dict[int, tuple[int, int]]:
         """The label that most documents get in the place of each, the lowest id among equals, and how many do."""
@@ -210,44 +187,14 @@ class LabelTable:
                 result[node] = code % size - 1, count
         return result
 
-    @staticmethod
-    def _instead(result: tuple[int, int] | None, paths: dict[int, str]) -> str | None:
-        if result is None:
-            return None
-        return paths[result[0]] if result[0] >= 0 else NOTHING_AS_DEEP
-
-    def to_arrow(self) -> pa.Table:
-        """Return the rows as an Arrow table."""
-        return pa.Table.from_pylist(list(self.to_json()), schema=_SCHEMA)
-
-    def to_json(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows as JSON values."""
-        return (vars(row) for row in self.rows())
-
     def __str__(self) -> str:
         return table_text(self.rows())
 
 
-_SCHEMA = pa.schema(
-    {
-        "label": pa.string(),
-        "depth": pa.int64(),
-        "train": pa.int64(),
-        "true": pa.int64(),
-        "predicted": pa.int64(),
-        "missed": pa.int64(),
-        "wrong": pa.int64(),
-        "precision": pa.float64(),
-        "recall": pa.float64(),
-        "f1": pa.float64(),
-        "confused_with": pa.string(),
-        "confused": pa.int64(),
-    }
-)
 _WIDTH = 50
 
 
-def table_text(rows: list[LabelRow], most: int = 20) -> str:
+def table_text(rows: list[dict[str, Any]], most: int = 20) -> str:
     """Write the first rows of the table for people.
 
     Parameters
@@ -261,15 +208,16 @@ def table_text(rows: list[LabelRow], most: int = 20) -> str:
     -------
     str
     """
-    with_train = any(row.train is not None for row in rows)
-    shown = [(row, _end(row.label), _confusion(row)) for row in rows[:most]]
-    width = max([5, *(len(label) for _, label, _ in shown)])
+    with_train = any(row["train"] is not None for row in rows)
+    width = max([5, *(len(_end(row["label"])) for row in rows[:most])])
     train = f"{'train':>8}" if with_train else ""
     lines = [f"{'label':<{width}}{train}{'true':>8}{'pred.':>8}{'prec.':>7}{'rec.':>7}{'F1':>7}  most confused with"]
-    for row, label, confused in shown:
-        train = f"{row.train or 0:>8,}" if with_train else ""
-        counts = f"{row.true:>8,}{row.predicted:>8,}{row.precision:>7.3f}{row.recall:>7.3f}{row.f1:>7.3f}"
-        lines.append(f"{label:<{width}}{train}{counts}  {confused}".rstrip())
+    for row in rows[:most]:
+        train = f"{row['train'] or 0:>8,}" if with_train else ""
+        counts = f"{row['true']:>8,}{row['predicted']:>8,}"
+        shares = f"{row['precision']:>7.3f}{row['recall']:>7.3f}{row['f1']:>7.3f}"
+        other = "" if row["confused_with"] is None else f"{_end(row['confused_with'])} ({row['confused']:,})"
+        lines.append(f"{_end(row['label']):<{width}}{train}{counts}{shares}  {other}".rstrip())
     if len(rows) > most:
         lines.append(f"... and {len(rows) - most:,} more labels")
     return "\n".join(lines)
@@ -278,10 +226,6 @@ def table_text(rows: list[LabelRow], most: int = 20) -> str:
 def _end(path: str) -> str:
     """Keep the end of a long path, which tells labels apart."""
     return path if len(path) <= _WIDTH else f"...{path[3 - _WIDTH :]}"
-
-
-def _confusion(row: LabelRow) -> str:
-    return "" if row.confused_with is None else f"{_end(row.confused_with)} ({row.confused:,})"
 
 
 Kind = Literal["sibling", "ancestor", "descendant", "far", "missing", "unwanted"]
@@ -321,7 +265,7 @@ class WrongDocuments:
     count: int = 0
     seen: int = 0
     kinds: dict[Kind, int] = field(default_factory=dict)
-    _kept: list[tuple[tuple[float, ...], WrongDocument]] = field(default_factory=list)
+    _worst: list[tuple[tuple[float, ...], WrongDocument]] = field(default_factory=list)
 
     def add(
         self,
@@ -350,21 +294,21 @@ class WrongDocuments:
             text = None if texts is None else texts[row]
             named: Kind = KINDS[kind]
             wrong = WrongDocument(ids[row], text, tuple(true[index]), tuple(result[index]), confidence, named, distance)
-            self._kept.append(((-distance, -(confidence or 0.0), self.seen + row), wrong))
+            self._worst.append(((-distance, -(confidence or 0.0), self.seen + row), wrong))
             self.kinds[named] = self.kinds.get(named, 0) + 1
         self.count += len(rows)
         self.seen += truth.shape[0]
-        if len(self._kept) > 2 * self.most:
+        if len(self._worst) > 2 * self.most:
             self._cut()
 
     def _cut(self) -> None:
-        self._kept.sort(key=lambda entry: entry[0])
-        del self._kept[self.most :]
+        self._worst.sort(key=lambda entry: entry[0])
+        del self._worst[self.most :]
 
     def worst(self) -> list[WrongDocument]:
         """Return the documents that are kept, the worst first."""
         self._cut()
-        return [wrong for _, wrong in self._kept]
+        return [wrong for _, wrong in self._worst]
 
     def to_arrow(self) -> pa.Table:
         """Return the documents that are kept as an Arrow table; without a column of texts where there are none."""
@@ -417,10 +361,10 @@ def mistakes(hierarchy: Hierarchy, truth: LabelMatrix, decisions: LabelMatrix) -
     wrong = keep_entries(predicted, ~matches(ends, predicted))
     missed = keep_entries(ends, ~matches(predicted, ends))
     to_true, wrong_edges = nearest(hierarchy, wrong, ends)
-    to_found, missed_edges = nearest(hierarchy, missed, predicted)
+    to_predicted, missed_edges = nearest(hierarchy, missed, predicted)
     rows = np.concatenate([row_numbers(wrong), row_numbers(missed)]).astype(np.int64)
     true = np.concatenate([to_true, missed.indices.astype(np.int64)])
-    result = np.concatenate([wrong.indices.astype(np.int64), to_found])
+    result = np.concatenate([wrong.indices.astype(np.int64), to_predicted])
     edges = np.concatenate([wrong_edges, missed_edges])
     order = np.lexsort((np.arange(len(rows)), -edges, rows))
     first = order[np.append(True, np.diff(rows[order]) > 0)[: len(order)]]

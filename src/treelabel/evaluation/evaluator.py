@@ -133,10 +133,10 @@ def make_context(
         closed = closed_sets(hierarchy, truth)
     if hasattr(train_frequencies, "frequencies"):
         counts, exclusive = train_frequencies.frequencies, label_totals(train_frequencies.labels)
-        closed_counts, given_counts = (
+        closed_counts, stated_counts = (
             spread_counts(each, train_frequencies.hierarchy, hierarchy) for each in (counts, exclusive)
         )
-        return Context(hierarchy, closed_counts, given_counts, len(train_frequencies))
+        return Context(hierarchy, closed_counts, stated_counts, len(train_frequencies))
     if train_frequencies is not None:
         counts = np.asarray(train_frequencies, np.int64)
         if counts.shape != (len(hierarchy),):
@@ -188,7 +188,7 @@ class Evaluator:
     context: Context = None  # type: ignore[assignment]
     documents: int = 0
     sums: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
-    kept: dict[Any, list[tuple[Any, ...]]] = field(default_factory=dict)
+    stored_parts: dict[Any, list[tuple[Any, ...]]] = field(default_factory=dict)
     rows: list[Metric] | None = None
     used_rule: str | None = None
     default_rule: str | None = None
@@ -242,9 +242,9 @@ class Evaluator:
         self.coverage = _both(self.coverage, coverage) if self.documents else coverage
         self.remarks += remarks
         self._take({key: self._pairs(key, total) for key, total in totals.items()})
-        self.kept = {key: self.kept.get(key, []) for key in document_parts}
+        self.stored_parts = {key: self.stored_parts.get(key, []) for key in document_parts}
         for key, parts in document_parts.items():
-            self.kept[key].append(parts)
+            self.stored_parts[key].append(parts)
         self.documents += len(batch)
 
     def _pairs(self, key: Any, more: Sequence[Pair] = ()) -> list[Pair]:
@@ -331,7 +331,7 @@ class Evaluator:
             self,
             keep_documents=keep,
             documents=self.documents + other.documents,
-            kept={key: [*self.kept[key], *other.kept[key]] for key in keys} if keep else {},
+            stored_parts={key: [*self.stored_parts[key], *other.stored_parts[key]] for key in keys} if keep else {},
             rows=rows,
             coverage=_both(self.coverage, other.coverage),
             remarks=self.remarks + other.remarks,
@@ -358,7 +358,7 @@ class Evaluator:
             warnings.warn("no documents to judge: every metric is NaN", stacklevel=2)
         parts = {
             key: tuple(stack_parts(pieces) for pieces in zip(*batches, strict=True))
-            for key, batches in self.kept.items()
+            for key, batches in self.stored_parts.items()
             if batches
         }
         rows = self.rows
@@ -368,7 +368,7 @@ class Evaluator:
             rows = self._with_values(rows)
         is_default = self.used_rule is not None and self.used_rule == self.default_rule
         with_values = any(row.name in JUDGED for row in rows)
-        coverage = None if self.coverage is None else self.coverage.reported(with_values)
+        coverage = None if self.coverage is None else self.coverage.for_report(with_values)
         judged = Result(rows, self.sums, self.context, self.documents, self.used_rule, parts, is_default, coverage)
         return replace(judged, skipped=dict(self.skipped), remarks=self.remarks)
 

@@ -17,7 +17,7 @@ from treelabel.core.inputs import suffixes
 from treelabel.core.json_lines import json_lines, number_texts
 from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers, row_sizes
+from treelabel.hierarchy.label_matrices import LabelMatrix, matches, row_numbers, row_sizes
 from treelabel.rules.decisions import Decisions
 from treelabel.scores.score_matrix import Scores
 
@@ -40,12 +40,12 @@ class WrittenLabels:
 
     def names(self, paths: bool = False) -> pa.DictionaryArray:
         """Return the name, or the path, of every label."""
-        used, index = self._used
+        used, index = self._used_nodes
         names = self.hierarchy.paths(used) if paths else [self.hierarchy.names[node] for node in used.tolist()]
         return pa.DictionaryArray.from_arrays(pa.array(index, pa.int32()), pa.array(names, pa.large_string()))
 
     @cached_property
-    def _used(self) -> tuple[LongArray, IntArray]:
+    def _used_nodes(self) -> tuple[LongArray, IntArray]:
         """The nodes that occur, and which of these each label is."""
         is_used = np.zeros(len(self.hierarchy), np.bool_)
         is_used[self.nodes] = True
@@ -82,7 +82,9 @@ def chosen_labels(decisions: Decisions, scores: Scores | None, all_labels: bool 
         if not decisions.closed_rows.all():
             both, rows = sparse.vstack([labels, decisions.csr], format="csr"), np.arange(len(decisions))
             labels = both[np.where(decisions.closed_rows, rows, rows + len(decisions))]
-    return sorted_labels(decisions.hierarchy, labels, None if scores is None else scores_at(scores, labels))
+    return sorted_labels(
+        decisions.hierarchy, labels, None if scores is None else scores.look_up(labels).astype(np.float64)
+    )
 
 
 def runner_up_labels(decisions: Decisions, scores: Scores, count: int) -> WrittenLabels:
@@ -102,15 +104,13 @@ def runner_up_labels(decisions: Decisions, scores: Scores, count: int) -> Writte
     WrittenLabels
     """
     h = scores.hierarchy
-    rows, predicted = row_numbers(decisions.csr), decisions.csr.indices
     if scores.is_sparse:
         values = scores.values.copy()
-        taken = np.isin(_keys(row_numbers(values), values.indices, len(h)), _keys(rows, predicted, len(h)))
-        values.data[taken | ~h.is_leaf[values.indices]] = 0
+        values.data[matches(decisions.csr, values) | ~h.is_leaf[values.indices]] = 0
         values.eliminate_zeros()
     else:
         values = scores.values * h.is_leaf
-        values[rows, predicted] = 0
+        values[row_numbers(decisions.csr), decisions.csr.indices] = 0
     best = Scores(h, values).top_k(count).values
     return sorted_labels(h, best, best.data.astype(np.float64))
 
@@ -137,36 +137,6 @@ def sorted_labels(h: Hierarchy, labels: LabelMatrix, p: DoubleArray | None) -> W
         order = np.lexsort((-p, row_numbers(labels)))
         return WrittenLabels(h, ptr, labels.indices[order], p[order])
     return WrittenLabels(h, ptr, labels.indices, p)
-
-
-def scores_at(scores: Scores, labels: LabelMatrix) -> DoubleArray:
-    """Look up the scores of labels; what is not stored is 0.
-
-    Parameters
-    ----------
-    labels
-        Labels of the same documents.
-
-    Returns
-    -------
-    array of one score per label
-    """
-    rows, values = row_numbers(labels), scores.values
-    if not scores.is_sparse:
-        return np.asarray(values[rows, labels.indices], np.float64)
-    width = labels.shape[1]
-    stored, wanted = _keys(row_numbers(values), values.indices, width), _keys(rows, labels.indices, width)
-    result = np.zeros(len(wanted))
-    if len(stored):
-        index = np.minimum(np.searchsorted(stored, wanted), len(stored) - 1)
-        is_stored = stored[index] == wanted
-        result[is_stored] = values.data[index[is_stored]]
-    return result
-
-
-def _keys(rows: Any, nodes: Any, width: int) -> LongArray:
-    keys: LongArray = np.asarray(rows, np.int64) * width + nodes
-    return keys
 
 
 def seven_digits(p: DoubleArray) -> DoubleArray:

@@ -278,5 +278,5 @@ def _batch(judge: Evaluator, true: Any, system: Any, with_decisions: bool) -> tu
         return batch, None
     ends = judge.hierarchy.most_specific(batch.decisions)
     p = np.full(len(batch), np.nan)
-    np.fmax.at(p, row_numbers(ends), batch.scores_at(ends).astype(np.float64))
+    np.fmax.at(p, row_numbers(ends), batch.scores.look_up(ends).astype(np.float64))
     return batch, p

@@ -134,17 +134,17 @@ class Coverage:
     """Counts of documents, of those that got a label, that got a leaf, and that are right by level; they add up.
 
     `right[d]` documents have just their true labels down to depth d + 1, ancestors included; with the last depth, they
-    are exactly right. `label` and `leaf` are shares. `all_documents` and `answered` are hp, hr and hf1 of all documents
-    and of those with a label: a document without one has 0 in all three (unless it has no true label either), which is
-    what abstaining costs. They are NaN without sums.
+    are exactly right. `label` and `leaf` are shares. `all_documents` and `labelled_documents` are hp, hr and hf1 of all
+    documents and of those with a label: a document without one has 0 in all three (unless it has no true label either),
+    which is what abstaining costs. They are NaN without sums.
     """
 
     documents: int
     with_label: int
     with_leaf: int
     right: tuple[int, ...] = ()
+    # Of hp, hr and hf1, over all documents and over those with a label.
     sums: Pair | None = None
-    answered_sums: Pair | None = None
 
     @classmethod
     def of(cls, batch: Batch) -> "Coverage":
@@ -157,11 +157,12 @@ class Coverage:
         counts = len(batch), int(has_label.sum()), int(np.count_nonzero(np.diff(leaves)))
         abc = batch.unit_overlap
         values = np.stack([precision(abc), recall(abc), f_beta(abc)]).T
-        return cls(*counts, _right_by_level(batch), column_sums(values), column_sums(values[has_label]))
+        sums = column_sums(np.hstack([values, values * has_label[:, None]]))
+        return cls(*counts, _right_by_level(batch), sums)
 
-    def reported(self, with_values: bool) -> "Coverage":
+    def for_report(self, with_values: bool) -> "Coverage":
         """Leave out the values where every document got a label, so that there is nothing to compare, unless wanted."""
-        return self if with_values or self.with_label < self.documents else replace(self, sums=None, answered_sums=None)
+        return self if with_values or self.with_label < self.documents else replace(self, sums=None)
 
     def __add__(self, other: "Coverage") -> "Coverage":
         return Coverage(
@@ -170,9 +171,6 @@ class Coverage:
             self.with_leaf + other.with_leaf,
             tuple(one + two for one, two in zip(self.right, other.right, strict=True)),
             None if self.sums is None or other.sums is None else add_sums(self.sums, other.sums),
-            None
-            if self.answered_sums is None or other.answered_sums is None
-            else add_sums(self.answered_sums, other.answered_sums),
         )
 
     @property
@@ -188,17 +186,16 @@ class Coverage:
     @property
     def all_documents(self) -> dict[str, float]:
         """The hp, hr and hf1 of all documents."""
-        return self._means(self.sums, self.documents)
+        return self._means(0, self.documents)
 
     @property
-    def answered(self) -> dict[str, float]:
+    def labelled_documents(self) -> dict[str, float]:
         """The hp, hr and hf1 of the documents that got a label."""
-        return self._means(self.answered_sums, self.with_label)
+        return self._means(len(JUDGED), self.with_label)
 
-    @staticmethod
-    def _means(sums: Pair | None, count: int) -> dict[str, float]:
-        means = np.full(len(JUDGED), np.nan) if sums is None or not count else sums[0] / count
-        return dict(zip(JUDGED, means.tolist(), strict=True))
+    def _means(self, first: int, count: int) -> dict[str, float]:
+        means = np.full(6, np.nan) if self.sums is None or not count else self.sums[0] / count
+        return dict(zip(JUDGED, means[first : first + len(JUDGED)].tolist(), strict=True))
 
     def headline(self, levels: Sequence[str] = ()) -> str:
         """Say in a sentence how many documents are right, exactly and down to each of the upper levels.
@@ -236,7 +233,10 @@ class Coverage:
         lines = [f"Coverage: of {self.documents:,} documents, {self.label:.1%} got a label and {self.leaf:.1%} a leaf."]
         if self.sums is not None and 0 < self.with_label < self.documents:
             lines.append(f"{'What abstaining costs':<24}" + "".join(f"{name:<8}" for name in JUDGED).rstrip())
-            for what, values in (("all documents", self.all_documents), ("those with a label", self.answered)):
+            for what, values in (
+                ("all documents", self.all_documents),
+                ("those with a label", self.labelled_documents),
+            ):
                 lines.append(f"  {what:<22}" + "  ".join(f"{values[name]:.4f}" for name in JUDGED))
         return lines
 
@@ -248,7 +248,7 @@ class Coverage:
 
         shares = known({"label": self.label, "leaf": self.leaf})
         right = {"right_by_level": list(self.right), "exactly_right": self.right[-1] if self.right else None}
-        return {**shares, **right, "all": known(self.all_documents), "answered": known(self.answered)}
+        return {**shares, **right, "all": known(self.all_documents), "answered": known(self.labelled_documents)}
 
 
 @dataclass(frozen=True)

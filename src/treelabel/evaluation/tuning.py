@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from treelabel.core.compute import kernel, over_rows
+from treelabel.core.compute import join_rows, kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, LongArray, ScoreArray
 from treelabel.evaluation.alignment import validation
@@ -142,12 +142,9 @@ def best_threshold_per_label(scores: Scores, truth: LabelMatrix) -> tuple[ScoreA
 
 
 def _best_cuts(ptr: LongArray, values: ScoreArray, hits: BoolArray, true: LongArray) -> tuple[ScoreArray, DoubleArray]:
-    parts = over_rows(
-        lambda start, stop: best_cuts(ptr.astype(np.int64), values, hits, true.astype(np.int64), start, stop),
-        len(true),
-        least=64,
-    )
-    return np.concatenate([cut for cut, _ in parts]), np.concatenate([value for _, value in parts])
+    arguments = ptr.astype(np.int64), values, hits, true.astype(np.int64)
+    cuts, best = join_rows(lambda start, stop: best_cuts(*arguments, start, stop), len(true), least=64)
+    return cuts, best
 
 
 @kernel

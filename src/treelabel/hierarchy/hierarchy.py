@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy import sparse
 
-from treelabel.core.compute import over_rows
+from treelabel.core.compute import join_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, IntArray, LongArray
 from treelabel.hierarchy import ancestry, change, label_matrices
@@ -243,6 +243,11 @@ class Hierarchy:
             )
         return self.parent_idx
 
+    @property
+    def parent_graph(self) -> tuple[IntArray, IntArray]:
+        """The parents of every node: those of n are idx[ptr[n]:ptr[n + 1]], -1 being the root."""
+        return self.parent_ptr, self.parent_idx
+
     # Levels, leaves, sizes
 
     @property
@@ -305,7 +310,7 @@ class Hierarchy:
     @cached_property
     def shortest_depth(self) -> IntArray:
         """Edges of the shortest way from the root; in a tree the same as `depth`."""
-        return self.depth if self.is_tree else freeze(ancestry.shortest_depths(self.parent_ptr, self.parent_idx))
+        return self.depth if self.is_tree else freeze(ancestry.shortest_depths(*self.parent_graph))
 
     # Relations of single nodes
 
@@ -330,7 +335,7 @@ class Hierarchy:
     def parents(self, ids: npt.ArrayLike) -> LabelMatrix:
         """List the parents of each node; top labels have an empty row."""
         nodes = self._ids(ids)
-        ptr, flat = take_rows(self.parent_ptr, self.parent_idx, nodes)
+        ptr, flat = take_rows(*self.parent_graph, nodes)
         real = flat >= 0
         counts = np.concatenate([[0], np.cumsum(real)])
         return label_matrix(counts[ptr], flat[real], len(self))
@@ -348,7 +353,7 @@ class Hierarchy:
         [[0, 0, 0, 1, 0], [0, 0, 0, 0, 0]]
         """
         nodes = self._ids(ids)
-        ptr, above = take_rows(self.parent_ptr, self.parent_idx, nodes)
+        ptr, above = take_rows(*self.parent_graph, nodes)
         child_ptr, child_idx = self.child_graph
         flat_ptr, flat = take_rows(child_ptr, child_idx, above + np.int32(1))
         row = np.repeat(np.arange(len(nodes)), np.diff(flat_ptr[ptr]))
@@ -387,10 +392,10 @@ class Hierarchy:
             # One unsigned comparison does for both ends of rank[above] < rank[below] < rank[above] + size.
             inside: BoolArray = (rank[below] - rank[above] - 1).view(np.uint32) < (sizes[above] - 1).view(np.uint32)
             return inside
-        graph = self.parent_ptr, self.parent_idx
-        parts = over_rows(lambda start, stop: ancestry.dag_is_ancestor(*graph, above, below, start, stop), len(above))
-        reached: BoolArray = np.concatenate(parts) & (above != below)
-        return reached
+        pairs = *self.parent_graph, above, below
+        reached = join_rows(lambda start, stop: ancestry.dag_is_ancestor(*pairs, start, stop), len(above))
+        proper: BoolArray = reached & (above != below)
+        return proper
 
     def lowest_common_ancestor(self, left: npt.ArrayLike, right: npt.ArrayLike) -> IntArray:
         """Find the deepest node above or equal to both nodes of each pair; -1 is the root.
@@ -414,9 +419,9 @@ class Hierarchy:
         one, two = self._pairs(left, right)
         if not self.is_tree:
             return self._dag_meet(one, two)[0]
-        tree = self._heads, self.parent
-        parts = over_rows(lambda start, stop: ancestry.tree_meet(*tree, one, two, start, stop), len(one))
-        return np.concatenate(parts)
+        pairs = self._heads, self.parent, one, two
+        met: IntArray = join_rows(lambda start, stop: ancestry.tree_meet(*pairs, start, stop), len(one))
+        return met
 
     def distance(self, left: npt.ArrayLike, right: npt.ArrayLike) -> IntArray:
         """Count the edges of the shortest way up and down again between the nodes of each pair.
@@ -441,9 +446,9 @@ class Hierarchy:
         return self.depth[one] + self.depth[two] - 2 * np.where(met >= 0, self.depth[met], 0).astype(np.int32)
 
     def _dag_meet(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray]:
-        graph = self.parent_ptr, self.parent_idx
-        parts = over_rows(lambda start, stop: ancestry.dag_meet(*graph, one, two, start, stop), len(one))
-        return np.concatenate([met for met, _ in parts]), np.concatenate([length for _, length in parts])
+        pairs = *self.parent_graph, one, two
+        met, length = join_rows(lambda start, stop: ancestry.dag_meet(*pairs, start, stop), len(one))
+        return met, length
 
     def _pairs(self, left: npt.ArrayLike, right: npt.ArrayLike) -> tuple[IntArray, IntArray]:
         one, two = self._ids(left), self._ids(right)
@@ -476,12 +481,11 @@ class Hierarchy:
         rows = as_labels(labels, len(self))
         if self.is_tree:
             return map_rows(label_matrices.close_in_tree, (self.parent, self.max_depth), rows)
-        return map_rows(label_matrices.reach, (self.parent_ptr, self.parent_idx), rows)
+        return map_rows(label_matrices.reach, self.parent_graph, rows)
 
     def most_specific(self, labels: Any) -> LabelMatrix:
         """Drop from each row the labels that are ancestors of another label of the row."""
-        graph = self.parent_ptr, self.parent_idx
-        return map_rows(label_matrices.keep_most_specific, graph, as_labels(labels, len(self)))
+        return map_rows(label_matrices.keep_most_specific, self.parent_graph, as_labels(labels, len(self)))
 
     # Names and paths
 
@@ -511,7 +515,7 @@ class Hierarchy:
         False
         """
         digest = hashlib.sha256(b"treelabel hierarchy 1\n")
-        for array in (self.parent_ptr, self.parent_idx):
+        for array in self.parent_graph:
             digest.update(len(array).to_bytes(8, "little") + array.astype("<i4").tobytes())
         for batch in range(0, len(self), 65536):
             for name in self.name_array.slice(batch, 65536).to_pylist():

@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import LIGHT, kernel, over_rows, with_room
+from treelabel.core.compute import LIGHT, join_rows, kernel, with_room
 from treelabel.core.errors import TreelabelError
 from treelabel.core.matrices import sound_csr
 from treelabel.core.types import BoolArray, IntArray, LongArray
 
 LabelMatrix: TypeAlias = sparse.csr_array
+LabelRows: TypeAlias = tuple[LongArray, IntArray]
 
 
 def label_matrix(ptr: npt.ArrayLike, nodes: npt.ArrayLike, columns: int) -> LabelMatrix:
@@ -114,6 +115,11 @@ def row_sizes(matrix: sparse.csr_array) -> LongArray:
     return sizes
 
 
+def rows_of(matrix: sparse.csr_array) -> LabelRows:
+    """Return row pointers and node ids, as compiled loops take them."""
+    return matrix.indptr.astype(np.int64), matrix.indices
+
+
 def row_numbers(matrix: sparse.csr_array) -> LongArray:
     """Return the row of every stored entry."""
     return np.repeat(np.arange(matrix.shape[0], dtype=np.int64), row_sizes(matrix))
@@ -136,12 +142,9 @@ def matches(truth: LabelMatrix, predicted: sparse.csr_array) -> BoolArray:
     >>> matches(label_matrix([0, 1], [2], 3), label_matrix([0, 2], [0, 2], 3)).tolist()
     [False, True]
     """
-    true, columns = (truth.indptr.astype(np.int64), truth.indices), truth.shape[1]
-    entries = predicted.indptr.astype(np.int64), predicted.indices
-    parts = over_rows(
-        lambda start, stop: mark_matches(*true, *entries, columns, start, stop), truth.shape[0], least=LIGHT
-    )
-    return np.concatenate(parts)
+    rows = rows_of(truth), rows_of(predicted), truth.shape[1]
+    marks: BoolArray = join_rows(lambda start, stop: mark_matches(*rows, start, stop), truth.shape[0], LIGHT)
+    return marks
 
 
 def keep_entries(matrix: LabelMatrix, keep: BoolArray) -> LabelMatrix:
@@ -170,10 +173,9 @@ def map_rows(
     work: Callable[..., tuple[IntArray, LongArray]], graph: tuple[IntArray | int, ...], rows: LabelMatrix
 ) -> LabelMatrix:
     """Make label sets of label sets with a compiled loop over a graph, parts of the rows in threads."""
-    row_ptr = rows.indptr.astype(np.int64)
-    parts = over_rows(lambda start, stop: work(*graph, row_ptr, rows.indices, start, stop), rows.shape[0])
-    nodes = parts[0][0] if len(parts) == 1 else np.concatenate([part for part, _ in parts])
-    return from_sizes(nodes, np.concatenate([sizes for _, sizes in parts]), rows.shape[1])
+    arguments = *graph, *rows_of(rows)
+    nodes, sizes = join_rows(lambda start, stop: work(*arguments, start, stop), rows.shape[0])
+    return from_sizes(nodes, sizes, rows.shape[1])
 
 
 @kernel
@@ -365,16 +367,9 @@ def heap_sort(values: IntArray, start: int, stop: int) -> None:
 
 
 @kernel
-def mark_matches(
-    true_ptr: LongArray,
-    true_idx: IntArray,
-    pred_ptr: LongArray,
-    pred_idx: IntArray,
-    columns: int,
-    start: int,
-    stop: int,
-) -> BoolArray:
+def mark_matches(true: LabelRows, predicted: LabelRows, columns: int, start: int, stop: int) -> BoolArray:
     """Mark the predicted labels that are true."""
+    (true_ptr, true_idx), (pred_ptr, pred_idx) = true, predicted
     marks = np.empty(pred_ptr[stop] - pred_ptr[start], np.bool_)
     # Stamping true labels with the row is several times faster than merging two rows, whose branches nobody can guess.
     stamp = np.zeros(columns, np.int32)

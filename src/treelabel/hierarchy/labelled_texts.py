@@ -29,14 +29,14 @@ class LabelledTexts:
         return len(self.texts)
 
     @cached_property
-    def closed(self) -> LabelMatrix:
+    def closed_labels(self) -> LabelMatrix:
         """The labels with all their ancestors."""
         return self.hierarchy.closure(self.labels)
 
     @cached_property
     def frequencies(self) -> LongArray:
         """The number of documents that carry each node, ancestors included."""
-        return np.bincount(self.closed.indices, minlength=len(self.hierarchy)).astype(np.int64)
+        return np.bincount(self.closed_labels.indices, minlength=len(self.hierarchy)).astype(np.int64)
 
 
 def regime_of(hierarchy: Hierarchy, labels: LabelMatrix) -> Regime:
@@ -58,10 +58,7 @@ def regime_of(hierarchy: Hierarchy, labels: LabelMatrix) -> Regime:
     >>> regime_of(h, h.closure([[0, 0, 1], [0, 1, 0]])), regime_of(h, h.closure([[1, 0, 0]]))
     ('single_path', 'partial_path')
     """
-    terminal = hierarchy.most_specific(labels)
-    if (row_sizes(terminal) > 1).any():
-        return "multi_path"
-    return "single_path" if len(terminal.indices) and hierarchy.is_leaf[terminal.indices].all() else "partial_path"
+    return usual_regime(hierarchy, labels, share=1)
 
 
 def usual_regime(hierarchy: Hierarchy, labels: LabelMatrix, share: float = USUAL_SHARE) -> Regime:

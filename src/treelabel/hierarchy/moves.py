@@ -56,7 +56,7 @@ class Moves:
       its children goes to its new label, in equal shares where it was split, up to the parent's where it was deleted;
       then all nodes sum up. So merged labels add, and ancestors are recomputed.
     - Other scores: a merged label has 1 - the product of (1 - p); a split one shares equally among the new ones, and
-      their lowest common ancestor has at least the whole; `Scores.moved` raises ancestors to their largest descendant.
+      their lowest common ancestor has at least the whole; `Scores.move` raises ancestors to their largest descendant.
 
     Make one with `Moves.of`.
 
@@ -208,7 +208,7 @@ class Moves:
         return sparse.csr_array((np.array(values, np.float64), (old, new)), (len(self.old), len(self.new)))
 
     def scores(self, scores: Any, exclusive: bool | None = None) -> Any:
-        """Carry scores to the new hierarchy; CSR stays CSR. `Scores.moved` makes them coherent.
+        """Carry scores to the new hierarchy; CSR stays CSR. `Scores.move` makes them coherent.
 
         Parameters
         ----------

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import LIGHT, kernel, over_rows
+from treelabel.core.compute import LIGHT, join_rows, kernel, over_rows
 from treelabel.core.errors import TreelabelError, some
-from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.label_matrices import LabelMatrix, matches, row_numbers, row_sizes
+from treelabel.hierarchy.label_matrices import LabelMatrix, LabelRows, matches, row_sizes, rows_of
 from treelabel.hierarchy.similarity import information_content, information_weights, inverse_propensities
 from treelabel.scores.score_matrix import Scores
 
@@ -205,33 +205,6 @@ class Batch:
         single[sizes == 1] = terminal.indices
         return single
 
-    def scores_at(self, labels: LabelMatrix, scores: Scores | None = None) -> ScoreArray:
-        """Look up the score of every stored label, in these scores or the batch's own.
-
-        Parameters
-        ----------
-        scores
-            The scores; None for those of the batch.
-
-        Returns
-        -------
-        array of shape (stored labels,)
-        """
-        scores = self.scores if scores is None else scores
-        values = scores.values
-        if not scores.is_sparse:
-            result: ScoreArray = values[row_numbers(labels), labels.indices]
-            return result
-        ptr, row_ptr = values.indptr.astype(np.int64), labels.indptr.astype(np.int64)
-        return np.concatenate(
-            over_rows(
-                lambda start, stop: look_up_scores(
-                    ptr, values.indices, values.data, row_ptr, labels.indices, start, stop
-                ),
-                len(self),
-            )
-        )
-
 
 def closed_sets(hierarchy: Hierarchy, labels: LabelMatrix) -> LabelMatrix:
     """Add all ancestors; flat labels have none.
@@ -257,14 +230,8 @@ def overlap(weights: DoubleArray, truth: LabelMatrix, decisions: LabelMatrix, is
     -------
     array of shape (documents, 3)
     """
-    true_ptr, pred_ptr = truth.indptr.astype(np.int64), decisions.indptr.astype(np.int64)
-    parts = over_rows(
-        lambda start, stop: overlap_rows(
-            true_ptr, truth.indices, pred_ptr, decisions.indices, is_hit, weights, start, stop
-        ),
-        truth.shape[0],
-        least=LIGHT,
-    )
+    rows = rows_of(truth), rows_of(decisions), is_hit, weights
+    parts = over_rows(lambda start, stop: overlap_rows(*rows, start, stop), truth.shape[0], least=LIGHT)
     return np.concatenate(parts, axis=1).T
 
 
@@ -295,23 +262,16 @@ def sum_rows(labels: LabelMatrix, values: Any) -> DoubleArray:
     array of shape (documents,)
     """
     ptr, doubles = labels.indptr.astype(np.int64), np.asarray(values, np.float64)
-    return np.concatenate(
-        over_rows(lambda start, stop: row_sums(ptr, doubles, start, stop), labels.shape[0], least=65536)
-    )
+    sums: DoubleArray = join_rows(lambda start, stop: row_sums(ptr, doubles, start, stop), labels.shape[0], least=65536)
+    return sums
 
 
 @kernel
 def overlap_rows(
-    true_ptr: LongArray,
-    true_idx: IntArray,
-    pred_ptr: LongArray,
-    pred_idx: IntArray,
-    is_hit: BoolArray,
-    weights: DoubleArray,
-    start: int,
-    stop: int,
+    true: LabelRows, predicted: LabelRows, is_hit: BoolArray, weights: DoubleArray, start: int, stop: int
 ) -> DoubleArray:
     """Weigh prediction, truth and what they share, as `hits` marks it: columns (a, b, c) = (w(S), w(Y), w(S & Y))."""
+    (true_ptr, true_idx), (pred_ptr, pred_idx) = true, predicted
     result = np.zeros((3, stop - start))
     for row in range(start, stop):
         a, b, c = 0.0, 0.0, 0.0
@@ -346,19 +306,3 @@ def row_sums(ptr: LongArray, values: DoubleArray, start: int, stop: int) -> Doub
             total += values[index]
         sums[row - start] = total
     return sums
-
-
-@kernel
-def look_up_scores(
-    ptr: LongArray, idx: IntArray, values: ScoreArray, row_ptr: LongArray, row_idx: IntArray, start: int, stop: int
-) -> ScoreArray:
-    """Look up the CSR scores of the given labels; what is not stored is 0."""
-    result = np.zeros(row_ptr[stop] - row_ptr[start], values.dtype)
-    for row in range(start, stop):
-        left = ptr[row]
-        for index in range(row_ptr[row], row_ptr[row + 1]):
-            while left < ptr[row + 1] and idx[left] < row_idx[index]:
-                left += 1
-            if left < ptr[row + 1] and idx[left] == row_idx[index]:
-                result[index - row_ptr[start]] = values[left]
-    return result

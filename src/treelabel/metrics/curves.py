@@ -1,13 +1,12 @@
 """Operating points of a whole corpus: mean hierarchical precision and recall at one threshold for all documents."""
 
-from collections.abc import Callable
-
 import numpy as np
 
-from treelabel.core.compute import kernel, over_rows
-from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy.label_matrices import row_numbers
+from treelabel.core.compute import kernel
+from treelabel.core.types import DoubleArray, LongArray, ScoreArray
+from treelabel.hierarchy.label_matrices import LabelRows, row_numbers, rows_of
 from treelabel.metrics.batch import Batch, Context, Parts, Sums, sum_rows
+from treelabel.scores.score_kernels import StoredRows, over_stored, score_of
 
 STEPS = 100
 THRESHOLDS: DoubleArray = np.arange(1, STEPS + 1) / STEPS
@@ -31,8 +30,8 @@ def _points(batch: Batch, weights: DoubleArray) -> Parts:
     """
     scores, truth = batch.coherent_scores.csr(), batch.closed_truth
     predicted = _weight_reached(row_numbers(scores), scores.data, weights[scores.indices], len(batch))
-    at_truth = batch.scores_at(truth, batch.coherent_scores)
-    shared = _weight_reached(row_numbers(truth), at_truth, weights[truth.indices], len(batch))
+    of_truth = batch.coherent_scores.look_up(truth)
+    shared = _weight_reached(row_numbers(truth), of_truth, weights[truth.indices], len(batch))
     whole = sum_rows(truth, weights[truth.indices])[:, None]
     known = whole > 0
     # Nothing predicted yet is the start of the curve, where precision is 1.
@@ -102,64 +101,30 @@ def info_hf1_auc(batch: Batch) -> DoubleArray:
 
 
 def _curve_areas(batch: Batch, weights: DoubleArray) -> DoubleArray:
-    scores, truth = batch.coherent_scores, batch.closed_truth
-    true_ptr = truth.indptr.astype(np.int64)
-    values = scores.values
-    work: Callable[[int, int], DoubleArray]
-    if scores.is_sparse:
-        ptr = values.indptr.astype(np.int64)
-
-        def work(start: int, stop: int) -> DoubleArray:
-            return curve_areas_csr(true_ptr, truth.indices, ptr, values.indices, values.data, weights, start, stop)
-    else:
-
-        def work(start: int, stop: int) -> DoubleArray:
-            return curve_areas_dense(true_ptr, truth.indices, values, weights, start, stop)
-
-    return np.concatenate(over_rows(work, len(batch), least=256))
+    truth = rows_of(batch.closed_truth)
+    return np.concatenate(over_stored(curve_areas, batch.coherent_scores.rows, truth, weights))
 
 
 @kernel
-def curve_areas_dense(
-    true_ptr: LongArray, true_idx: IntArray, values: ScoreArray, weights: DoubleArray, start: int, stop: int
-) -> DoubleArray:
-    """Curve areas of dense rows of coherent scores; NaN without true nodes."""
-    areas = np.full(stop - start, np.nan)
-    for row in range(start, stop):
-        true = true_idx[true_ptr[row] : true_ptr[row + 1]]
-        if len(true):
-            areas[row - start] = curve_area(values[row][true], weights[true], values[row], weights, 0.0)
-    return areas
-
-
-@kernel
-def curve_areas_csr(
-    true_ptr: LongArray,
-    true_idx: IntArray,
-    ptr: LongArray,
-    idx: IntArray,
-    values: ScoreArray,
-    weights: DoubleArray,
-    start: int,
-    stop: int,
-) -> DoubleArray:
-    """Curve areas of CSR rows of coherent scores."""
+def curve_areas(rows: StoredRows, truth: LabelRows, weights: DoubleArray, start: int, stop: int) -> DoubleArray:
+    """Compute the curve areas of rows of coherent scores; NaN without true nodes."""
+    true_ptr, true_idx = truth
     areas = np.full(stop - start, np.nan)
     everything = weights.sum()
     for row in range(start, stop):
         true = true_idx[true_ptr[row] : true_ptr[row + 1]]
         if len(true) == 0:
             continue
-        nodes = idx[ptr[row] : ptr[row + 1]]
-        stored = values[ptr[row] : ptr[row + 1]]
-        true_scores = np.zeros(len(true), values.dtype)
+        true_scores = np.empty(len(true), rows.values.dtype)
         for position in range(len(true)):
-            index = np.searchsorted(nodes, true[position])
-            if index < len(nodes) and nodes[index] == true[position]:
-                true_scores[position] = stored[index]
-        row_weights = weights[nodes]
-        unstored = everything - row_weights.sum()
-        areas[row - start] = curve_area(true_scores, weights[true], stored, row_weights, unstored)
+            true_scores[position] = score_of(rows, row, true[position])
+        low, high = rows.ptr[row], rows.ptr[row + 1]
+        if rows.is_dense:
+            area = curve_area(true_scores, weights[true], rows.values[low:high], weights, 0.0)
+        else:
+            stored = weights[rows.nodes[low:high]]
+            area = curve_area(true_scores, weights[true], rows.values[low:high], stored, everything - stored.sum())
+        areas[row - start] = area
     return areas
 
 

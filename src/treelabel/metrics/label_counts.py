@@ -3,9 +3,9 @@
 import numpy as np
 
 from treelabel.core.compute import kernel
-from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
+from treelabel.core.types import BoolArray, DoubleArray
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.label_matrices import LabelMatrix, matches
+from treelabel.hierarchy.label_matrices import LabelMatrix, LabelRows, matches, rows_of
 from treelabel.metrics.batch import Batch, Context, Parts, Sums, Value, set_counts
 from treelabel.metrics.shared_formulas import by_label, f_beta, label_f1, precision, recall, with_mean
 
@@ -32,10 +32,7 @@ def has_ancestors(hierarchy: Hierarchy, labels: LabelMatrix) -> BoolArray:
     -------
     array of shape (stored labels,)
     """
-    above = hierarchy.parents(labels.indices)
-    return mark_with_all_parents(
-        labels.indptr.astype(np.int64), labels.indices, above.indptr.astype(np.int64), above.indices, labels.shape[1]
-    )
+    return mark_with_all_parents(rows_of(labels), rows_of(hierarchy.parents(labels.indices)), labels.shape[1])
 
 
 def _mean(values: DoubleArray, sums: Sums) -> float:
@@ -247,10 +244,9 @@ def _levels(context: Context) -> range:
 
 
 @kernel
-def mark_with_all_parents(
-    row_ptr: LongArray, row_idx: IntArray, ptr: LongArray, idx: IntArray, nodes: int
-) -> BoolArray:
-    """Mark the labels of each row whose parents are all marked; `ptr`, `idx` list the parents of every stored label."""
+def mark_with_all_parents(labels: LabelRows, parents: LabelRows, nodes: int) -> BoolArray:
+    """Mark the labels of each row whose parents are all marked; `parents` has a row for every stored label."""
+    (row_ptr, row_idx), (ptr, idx) = labels, parents
     keep = np.zeros(len(row_idx), np.bool_)
     stamp = np.zeros(nodes, np.int64)
     for row in range(len(row_ptr) - 1):

@@ -176,7 +176,7 @@ class Metric:
                     f"{self.name}: {switch.name} = {value}, expected {switch.default} or {switch.other}"
                 )
             if value == switch.other:
-                metric = metric._wrapped(switch.wrap, switch.argument)
+                metric = metric._wrap(switch.wrap, switch.argument)
         return metric
 
     def _with_numbers(self, settings: Mapping[str, Any]) -> "Metric":
@@ -185,9 +185,9 @@ class Metric:
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
                 raise TreelabelError(f"{self.name}: {name} = {value}, expected a number of at least 0")
         changed = tuple((name, float(settings.get(name, default))) for name, default in self.numbers)
-        return self if changed == self.numbers else self._wrapped(WithNumbers, changed, numbers=changed)
+        return self if changed == self.numbers else self._wrap(WithNumbers, changed, numbers=changed)
 
-    def _wrapped(self, wrap: Callable[[Function, Any], Function], argument: Any, **changes: Any) -> "Metric":
+    def _wrap(self, wrap: Callable[[Function, Any], Function], argument: Any, **changes: Any) -> "Metric":
         """Put a function around the metric's own."""
         if self.documents is not None:
             return replace(self, documents=wrap(self.documents, argument), **changes)

@@ -29,7 +29,7 @@ def softmax_win(batch: Batch) -> DoubleArray:
     h, truth = batch.hierarchy, batch.closed_truth
     _ = h.parent
     true = batch._single(batch.truth, "true")
-    scores = batch.scores_at(truth).astype(np.float64)
+    scores = batch.scores.look_up(truth).astype(np.float64)
     depth = h.depth[truth.indices]
     is_terminal = truth.indices == true[row_numbers(truth)]
     win = sum_rows(truth, scores * 2.0**-depth * np.where(is_terminal, 2.0, 1.0))
@@ -62,7 +62,7 @@ def cross_entropy(batch: Batch) -> DoubleArray:
     """
     truth = batch.hierarchy.most_specific(batch.truth)
     batch._single(batch.truth, "true")
-    lost = negative_log(batch.scores_at(truth).astype(np.float64))
+    lost = negative_log(batch.scores.look_up(truth).astype(np.float64))
     return np.where(row_sizes(truth) > 0, sum_rows(truth, lost), np.nan)
 
 
@@ -71,7 +71,7 @@ def cross_entropy_sums(batch: Batch) -> Parts:
     _ = batch.hierarchy.parent
     batch._single(batch.truth, "true")
     truth = batch.closed_truth
-    lost = negative_log(batch.scores_at(truth).astype(np.float64))
+    lost = negative_log(batch.scores.look_up(truth).astype(np.float64))
     shape = len(batch), batch.hierarchy.max_depth
     total, known = np.zeros(shape), np.zeros(shape)
     index = row_numbers(truth), batch.hierarchy.depth[truth.indices] - 1
@@ -110,7 +110,7 @@ def _confidence(batch: Batch, allowed: BoolArray) -> tuple[DoubleArray, BoolArra
         (len(batch), len(batch.hierarchy)),
     )
     right = matches(batch.closed_truth, one) & (best >= 0)
-    confidence = np.where(best >= 0, batch.scores_at(one), 0.0)
+    confidence = np.where(best >= 0, batch.scores.look_up(one), 0.0)
     return confidence.astype(np.float64), right, row_sizes(batch.truth) > 0
 
 
@@ -176,7 +176,7 @@ def brier_sums(batch: Batch) -> Parts:
     """Sum of (p - y)^2 over the leaves and over each level, by document."""
     csr, truth = batch.scores.csr(), batch.closed_truth
     square = csr.data.astype(np.float64) ** 2
-    cross = 1 - 2 * batch.scores_at(truth).astype(np.float64)
+    cross = 1 - 2 * batch.scores.look_up(truth).astype(np.float64)
     total = _per_group(batch, square, csr.indices, row_numbers(csr))
     total += _per_group(batch, cross, truth.indices, row_numbers(truth))
     return (np.hstack([total, np.ones((len(batch), 1))]),)
@@ -188,11 +188,11 @@ def log_loss_sums(batch: Batch) -> Parts:
     Each node is a binary question here; scikit-learn's `log_loss`, of one class among all, is `cross_entropy`.
     """
     csr, truth = batch.scores.csr(), batch.closed_truth
-    at_truth = batch.scores_at(truth).astype(np.float64)
+    of_truth = batch.scores.look_up(truth).astype(np.float64)
     is_true = matches(truth, csr)
     with np.errstate(divide="ignore"):
         missed = np.where(is_true, 0.0, -np.log1p(-csr.data.astype(np.float64)))
-        result = -np.log(at_truth)
+        result = -np.log(of_truth)
     total = _per_group(batch, missed, csr.indices, row_numbers(csr))
     total += _per_group(batch, result, truth.indices, row_numbers(truth))
     return (np.hstack([total, np.ones((len(batch), 1))]),)

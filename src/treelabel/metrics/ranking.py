@@ -6,26 +6,16 @@ a score of 0 are not ranked, stored or not; see `treelabel.metrics.metric` for t
 
 import numpy as np
 
-from treelabel.core.compute import kernel, over_rows
+from treelabel.core.compute import join_rows, kernel
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy.label_matrices import label_matrix, row_sizes
+from treelabel.hierarchy.label_matrices import LabelRows, label_matrix, row_sizes, rows_of
 from treelabel.metrics.batch import Batch, Context, Parts, Sums, Value, set_counts
 from treelabel.metrics.shared_formulas import label_f1, ndcg, with_mean
+from treelabel.scores.score_kernels import StoredRows, over_stored
 
 
 def _ranking(batch: Batch, count: int) -> IntArray:
-    values = batch.scores.values
-    if not batch.scores.is_sparse:
-        parts = over_rows(lambda start, stop: ranking_dense(values, start, stop, count), len(batch), least=64)
-        return np.concatenate(parts)
-    return _rank_csr(values.indptr, values.indices, values.data, count)
-
-
-def _rank_csr(row_ptr: IntArray, nodes: IntArray, values: ScoreArray, count: int) -> IntArray:
-    ptr = row_ptr.astype(np.int64)
-    return np.concatenate(
-        over_rows(lambda start, stop: ranking_csr(ptr, nodes, values, start, stop, count), len(ptr) - 1)
-    )
+    return np.concatenate(over_stored(rank_rows, batch.scores.rows, count))
 
 
 def ranking(batch: Batch, k: float) -> IntArray:
@@ -47,10 +37,9 @@ def ranking(batch: Batch, k: float) -> IntArray:
 
 def _hits(batch: Batch, count: int) -> BoolArray:
     ranks, truth = np.ascontiguousarray(ranking(batch, count)), batch.closed_truth
-    true_ptr = truth.indptr.astype(np.int64)
-    return np.concatenate(
-        over_rows(lambda start, stop: ranking_hits(ranks, true_ptr, truth.indices, start, stop), len(batch))
-    )
+    rows = rows_of(truth)
+    marks: BoolArray = join_rows(lambda start, stop: ranking_hits(ranks, rows, start, stop), len(batch))
+    return marks
 
 
 def hits(batch: Batch, k: float) -> BoolArray:
@@ -151,7 +140,8 @@ def _gains(batch: Batch, count: int) -> DoubleArray:
 
 def _largest_gains(batch: Batch, count: int) -> DoubleArray:
     inverse, truth = batch.context.inverse_propensities, batch.closed_truth
-    best = _rank_csr(truth.indptr, truth.indices, inverse[truth.indices].astype(np.float32), count)
+    rows = StoredRows(*rows_of(truth), inverse[truth.indices].astype(np.float32), False)
+    best = np.concatenate(over_stored(rank_rows, rows, count))
     return np.where(best >= 0, inverse[best], 0.0)
 
 
@@ -281,33 +271,23 @@ def insert_by_score(names: IntArray, scores: ScoreArray, size: int, name: int, s
 
 
 @kernel
-def ranking_csr(ptr: LongArray, idx: IntArray, values: ScoreArray, start: int, stop: int, count: int) -> IntArray:
-    """Rank the `count` best labels of CSR rows, best first, lower ids first among equals; -1 fills up."""
+def rank_rows(rows: StoredRows, count: int, start: int, stop: int) -> IntArray:
+    """Rank the `count` best labels of rows, best first, lower ids first among equals; -1 where none is above 0."""
     ranks = np.full((stop - start, count), -1, np.int32)
-    best = np.empty(count, values.dtype)
+    best = np.empty(count, rows.values.dtype)
     for row in range(start, stop):
-        size = 0
-        for index in range(ptr[row], ptr[row + 1]):
-            size = insert_by_score(ranks[row - start], best, size, idx[index], values[index])
+        size, values = 0, rows.values[rows.ptr[row] : rows.ptr[row + 1]]
+        for index in range(len(values)):
+            if values[index] > 0:
+                node = index if rows.is_dense else rows.nodes[rows.ptr[row] + index]
+                size = insert_by_score(ranks[row - start], best, size, node, values[index])
     return ranks
 
 
 @kernel
-def ranking_dense(values: ScoreArray, start: int, stop: int, count: int) -> IntArray:
-    """The same for dense rows; labels with score 0 are not ranked."""
-    ranks = np.full((stop - start, count), -1, np.int32)
-    best = np.empty(count, values.dtype)
-    for row in range(start, stop):
-        size = 0
-        for node in range(values.shape[1]):
-            if values[row, node] > 0:
-                size = insert_by_score(ranks[row - start], best, size, node, values[row, node])
-    return ranks
-
-
-@kernel
-def ranking_hits(ranks: IntArray, true_ptr: LongArray, true_idx: IntArray, start: int, stop: int) -> BoolArray:
+def ranking_hits(ranks: IntArray, truth: LabelRows, start: int, stop: int) -> BoolArray:
     """Mark the ranked labels that are true."""
+    true_ptr, true_idx = truth
     marks = np.zeros((stop - start, ranks.shape[1]), np.bool_)
     for row in range(start, stop):
         true = true_idx[true_ptr[row] : true_ptr[row + 1]]

@@ -95,7 +95,7 @@ class MostFrequent(Model):
         if train.weights is None:
             self.shares_ = (train.frequencies / len(train)).astype(np.float32)
         else:
-            self.shares_ = np.minimum(train.closed.T @ train.weights / train.weights.sum(), 1).astype(np.float32)
+            self.shares_ = np.minimum(train.closed_labels.T @ train.weights / train.weights.sum(), 1).astype(np.float32)
 
     def _score(self, texts: Strings) -> Scores:
         return Scores(self.hierarchy_, np.tile(self.shares_, (len(texts), 1)))
@@ -143,7 +143,7 @@ class LabelSvms(Model):
 
     def _fit(self, train: Training) -> None:
         self.known_ = self._vocabulary(train)
-        features, targets = self._features(train.texts), sparse.csc_array(train.closed)
+        features, targets = self._features(train.texts), sparse.csc_array(train.closed_labels)
         occurring = np.unique(train.labels.indices)
         order = occurring[np.argsort(-train.frequencies[occurring], kind="stable")]
         rows: list[sparse.csr_array] = []

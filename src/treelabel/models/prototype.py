@@ -215,7 +215,7 @@ class Prototype(GrowingModel):
     def _rows(self, data: Training) -> LabelMatrix:
         """Mark the outputs of texts: their nodes, and the stop where their path ends at an inner node."""
         stops = data.hierarchy.most_specific(data.labels)[:, self.stops_]
-        return sparse.csr_array(sparse.hstack([data.closed, stops]))
+        return sparse.csr_array(sparse.hstack([data.closed_labels, stops]))
 
     # Scoring
 

@@ -104,7 +104,7 @@ def run_fingerprint(model: NetworkSettings, train: Training) -> str:
     )
     for data in (train, train.valid):
         if data is not None:
-            sha256.update(data.closed.indptr.tobytes() + data.closed.indices.tobytes())
+            sha256.update(data.closed_labels.indptr.tobytes() + data.closed_labels.indices.tobytes())
             for text in data.texts:
                 sha256.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
     return sha256.hexdigest()

@@ -159,7 +159,7 @@ class Objective:
     def scores_of(self, probabilities: Any) -> Scores:
         """Turn probabilities of the hierarchy with further leaves into scores of the hierarchy."""
         raw = Scores(self.change.new, probabilities)
-        scores = (raw if self.spec.row.coherent else raw.coherent()).moved_back(self.change)
+        scores = (raw if self.spec.row.coherent else raw.coherent()).move_back(self.change)
         return scores.top_k(KEPT_NODES) if len(self.hierarchy) > MANY_NODES else scores
 
 

@@ -91,6 +91,6 @@ class ValidationSet:
 def with_seen_labels(held_out: Training, shown: Training) -> Training:
     """Leave out labels that training does not see."""
     seen = np.zeros(len(shown.hierarchy), np.bool_)
-    seen[shown.closed.indices] = True
-    closed = held_out.closed
+    seen[shown.closed_labels.indices] = True
+    closed = held_out.closed_labels
     return replace(held_out, labels=keep_entries(closed, seen[closed.indices]))

@@ -134,8 +134,8 @@ def first_entries(rows: LongArray, reached: BoolArray, documents: int) -> LongAr
 def list_leaf_paths(scores: Scores) -> tuple[IntArray, ScoreArray, LongArray]:
     """List, for each document, the nodes from its best leaf up to the root and their scores; and how many they are."""
     h = scores.hierarchy
-    parts = over_scores(scores, lambda rows: climb(h.parent_ptr, h.parent_idx, h.is_leaf, h.max_depth, rows))
-    nodes, values, sizes = (np.concatenate([part[which] for part in parts]) for which in range(3))
+    parts = over_scores(scores, lambda rows: climb(*h.parent_graph, h.is_leaf, h.max_depth, rows))
+    nodes, values, sizes = map(np.concatenate, zip(*parts, strict=True))
     return nodes, values, sizes
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import existing_file
 from treelabel.core.json_text import read_json
 from treelabel.core.types import BoolArray, LongArray
-from treelabel.core.validation import validate
+from treelabel.core.validation import JsonRecord, validate
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import decode
 from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries, row_numbers, row_sizes
@@ -27,17 +27,8 @@ KIND = "treelabel tuned rule"
 VERSION = 1
 
 
-class _Values(TypedDict):
-    """The content of the file beside its kind and version: the fields of `TunedRule`."""
-
-    rule: str
-    settings: Mapping[str, Any]
-    fingerprint: str
-    measured: Mapping[str, Any]
-
-
 @dataclass(frozen=True)
-class TunedRule:
+class TunedRule(JsonRecord):
     """A rule with settings that were found on validation data, bound to the hierarchy of that data.
 
     `measured` has the values that were reached there. Use it wherever a rule is wanted: `decide(scores, tuned)`.
@@ -66,7 +57,7 @@ class TunedRule:
                 f"{file}: a tuned rule of version {stored.get('version')!r}, but this treelabel reads version {VERSION}"
             )
         values = {name: value for name, value in stored.items() if name not in ("kind", "version")}
-        validate(values, _Values, f"{file}: the tuned rule")
+        validate(values, cls, f"{file}: the tuned rule")
         return cls(**values)
 
 

@@ -13,6 +13,7 @@ from treelabel.rules.hierarchical_f import hf_beta
 from treelabel.rules.label_set_distribution import (
     LabelSetFit,
     LikelyTree,
+    ParentGraph,
     SetWeights,
     count_down,
     count_up,
@@ -274,9 +275,8 @@ def best_label_set(
         raise TreelabelError(f"inner = {inner:g}, expected a weight of at least 0")
     if refit and inner == 1 and len(g) > 1 and np.flatnonzero(g > LEAST_WEIGHT).tolist() == [1]:
         return hf_beta(scores, empty=empty)
-    above, steps = (h.parent_ptr.astype(np.int64), h.parent_idx), STEPS if refit else 0
-    weights = g, max(float(inner), LEAST_WEIGHT)
-    choose = partial(best_label_sets, *above, *weights, steps, float(empty), gauss_legendre())
+    graph, weights = (h.parent_ptr.astype(np.int64), h.parent_idx), SetWeights(g, max(float(inner), LEAST_WEIGHT))
+    choose = partial(best_label_sets, graph, weights, STEPS if refit else 0, float(empty), gauss_legendre())
     return choose_sets(scores.coherent(), choose)
 
 
@@ -392,18 +392,11 @@ def best_places(fit: LabelSetFit, empty: float, quadrature: Quadrature, heap: In
 
 @kernel
 def best_label_sets(
-    parent_ptr: LongArray,
-    parent_idx: IntArray,
-    counts: DoubleArray,
-    inner: float,
-    steps: int,
-    empty: float,
-    quadrature: Quadrature,
-    rows: ScoreRows,
+    graph: ParentGraph, weights: SetWeights, steps: int, empty: float, quadrature: Quadrature, rows: ScoreRows
 ) -> tuple[IntArray, LongArray]:
     """For each row fit the distribution of its label set, and choose the set with the largest expected F1."""
     ptr, nodes, values, start, stop = rows
-    position, heap = np.empty(len(parent_ptr) - 1, np.int32), np.empty(longest_row(rows) + 1, np.int32)
+    position, heap = np.empty(len(graph[0]) - 1, np.int32), np.empty(longest_row(rows) + 1, np.int32)
     result = np.empty(ptr[stop] - ptr[start], np.int32)
     sizes = np.zeros(stop - start, np.int64)
     used = 0
@@ -412,7 +405,7 @@ def best_label_sets(
         if low == high:
             continue
         p = values[low:high].astype(np.float64)
-        fit = fit_label_sets(parent_ptr, parent_idx, position, nodes[low:high], p, counts, inner, TOLERANCE, steps)
+        fit = fit_label_sets(graph, position, nodes[low:high], p, weights, TOLERANCE, steps)
         picked = fit.tree.node[best_places(fit, empty, quadrature, heap)]
         result[used : used + len(picked)] = np.sort(picked)
         used += len(picked)

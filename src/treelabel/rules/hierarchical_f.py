@@ -13,7 +13,7 @@ import numpy as np
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy.label_matrices import LabelMatrix
+from treelabel.hierarchy.label_matrices import LabelMatrix, rows_of
 from treelabel.rules.score_rows import ScoreRows, choose_sets, largest, longest_row
 from treelabel.scores.score_matrix import Scores
 
@@ -55,7 +55,7 @@ def hf_beta(scores: Scores, beta: float = 1.0, count_root: bool = False, empty: 
         links, sizes = Links(h.parent_ptr.astype(np.int64), h.parent_idx, True), h.depth
     else:
         above = h.ancestors(np.arange(len(h)))
-        links = Links(above.indptr.astype(np.int64), above.indices, False)
+        links = Links(*rows_of(above), False)
         sizes = (np.diff(links.ptr) + 1).astype(np.int32)
     return choose_sets(scores.coherent(), lambda rows: best_sets(links, sizes, *options, rows))
 

@@ -20,6 +20,10 @@ UNLIKELY, FULL = 1e-3, 0.05
 NEGLIGIBLE = 1e-6
 
 
+# The parents of every node: row pointers, and ids, -1 being the root.
+ParentGraph = tuple[LongArray, IntArray]
+
+
 class LikelyTree(NamedTuple):
     """The likely nodes of one document below a root at place 0, parents first, and groups of folded terminal nodes.
 
@@ -52,10 +56,9 @@ class TerminalCounts(NamedTuple):
 
 
 @kernel
-def links_up(
-    parent_ptr: LongArray, parent_idx: IntArray, position: IntArray, nodes: IntArray, values: DoubleArray
-) -> IntArray:
+def links_up(graph: ParentGraph, position: IntArray, nodes: IntArray, values: DoubleArray) -> IntArray:
     """Find the place of the parent of each node of a row, of several the least likely one, -1 for the root."""
+    parent_ptr, parent_idx = graph
     up = np.full(len(nodes), -1, np.int32)
     for index in range(len(nodes)):
         position[nodes[index]] = index
@@ -139,12 +142,9 @@ def most_terminals(tree: LikelyTree) -> int:
 
 
 @kernel
-def weights_of(counts: DoubleArray, inner: float, most: int) -> SetWeights:
-    """Return g(0), ..., g(most), the last of the given weights holding for all larger numbers, and h."""
-    result = np.empty(most + 1)
-    for number in range(most + 1):
-        result[number] = counts[min(number, len(counts) - 1)]
-    return SetWeights(result, inner)
+def weights_of(prior: SetWeights, most: int) -> SetWeights:
+    """Return g(0), ..., g(most), the last of the input weights holding for all larger numbers, and h."""
+    return SetWeights(prior.g[np.minimum(np.arange(most + 1), len(prior.g) - 1)], prior.inner)
 
 
 @kernel
@@ -354,20 +354,18 @@ class LabelSetFit(NamedTuple):
 
 @kernel
 def fit_label_sets(
-    parent_ptr: LongArray,
-    parent_idx: IntArray,
+    graph: ParentGraph,
     position: IntArray,
     nodes: IntArray,
     values: DoubleArray,
-    counts: DoubleArray,
-    inner: float,
+    prior: SetWeights,
     tolerance: float,
     steps: int,
 ) -> LabelSetFit:
     """Fit the distribution of the label set of one row, in at most so many steps: with 0 its odds are as the scores."""
-    tree = likely_tree(links_up(parent_ptr, parent_idx, position, nodes, values), nodes, values)
+    tree = likely_tree(links_up(graph, position, nodes, values), nodes, values)
     terminals = most_terminals(tree)
-    weights, workspace = weights_of(counts, inner, terminals), workspace_for_counts(len(tree.p), terminals)
+    weights, workspace = weights_of(prior, terminals), workspace_for_counts(len(tree.p), terminals)
     logits = log_odds(tree)
     if steps > 0:
         fit_log_odds(tree, weights, logits, workspace, np.zeros(len(tree.p)), tolerance, steps)

@@ -239,17 +239,17 @@ def best_lin(parent: IntArray, information: DoubleArray, rows: ScoreRows) -> Int
             if bound[index] > bound[promising]:
                 promising = index
         # Where nothing is true, only predicting nothing is like it.
-        best, best_at = none_true(workspace.above, workspace.whole, high - low), -1
+        best, best_index = none_true(workspace.above, workspace.whole, high - low), -1
         for turn in range(-1, high - low):
             # The most promising node goes first, so that most others need not be looked at.
             index = promising if turn < 0 else turn
             if high == low or (turn == promising) or bound[index] * (1 + 1e-12) < best:
                 continue
             expected = expected_lin(information, workspace.above, workspace.mass, nodes[low:high], index, shared)
-            if expected > best or (expected == best and 0 <= index < best_at):
-                best, best_at = expected, index
-        if best_at >= 0:
-            result[row - start] = nodes[low + best_at]
+            if expected > best or (expected == best and 0 <= index < best_index):
+                best, best_index = expected, index
+        if best_index >= 0:
+            result[row - start] = nodes[low + best_index]
     return result
 
 

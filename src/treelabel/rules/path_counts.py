@@ -7,9 +7,9 @@ import numpy as np
 
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
-from treelabel.core.types import DoubleArray, IntArray, LongArray
+from treelabel.core.types import DoubleArray
 from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, row_sizes
-from treelabel.rules.label_set_distribution import count_up, fit_label_sets, total_weight
+from treelabel.rules.label_set_distribution import ParentGraph, SetWeights, count_up, fit_label_sets, total_weight
 from treelabel.rules.score_rows import ScoreRows, sum_scores
 from treelabel.scores.score_matrix import Scores
 
@@ -75,7 +75,7 @@ def fit_counts(
     logs, coherent, above = np.zeros(len(target)), scores.coherent(), (h.parent_ptr.astype(np.int64), h.parent_idx)
     for _ in range(ROUNDS):
         inner, g = np.exp([logs[0], logs[0] + SMALL]), np.exp(logs[1:] - logs[1:].max())
-        sums = sum_scores(coherent, partial(count_shares, *above, g, inner, ODDS_STEPS if refit else 0))
+        sums = sum_scores(coherent, partial(count_shares, above, g, inner, ODDS_STEPS if refit else 0))
         expected = np.concatenate([[(sums[1] - sums[0]) / SMALL], sums[2:]])
         step = (target - expected - PRIOR * logs) / (np.maximum(target, expected) + PRIOR)
         logs = np.clip(logs + step, -BOUND, BOUND)
@@ -92,7 +92,7 @@ ODDS_TOLERANCE, ODDS_STEPS = 1e-3, 30
 
 @kernel
 def count_shares(
-    parent_ptr: LongArray, parent_idx: IntArray, counts: DoubleArray, inner: DoubleArray, steps: int, rows: ScoreRows
+    graph: ParentGraph, counts: DoubleArray, inner: DoubleArray, steps: int, rows: ScoreRows
 ) -> DoubleArray:
     """Sum over documents the log of the weight of all sets for two values of `inner`, and the chance of each number.
 
@@ -101,10 +101,10 @@ def count_shares(
     """
     ptr, nodes, values, start, stop = rows
     result = np.zeros(2 + len(counts))
-    position = np.empty(len(parent_ptr) - 1, np.int32)
+    position = np.empty(len(graph[0]) - 1, np.int32)
     for row in range(start, stop):
         here, p = nodes[ptr[row] : ptr[row + 1]], values[ptr[row] : ptr[row + 1]].astype(np.float64)
-        fit = fit_label_sets(parent_ptr, parent_idx, position, here, p, counts, inner[0], ODDS_TOLERANCE, steps)
+        fit = fit_label_sets(graph, position, here, p, SetWeights(counts, inner[0]), ODDS_TOLERANCE, steps)
         weights, workspace = fit.weights, fit.counts
         count_up(fit.tree, fit.odds, 1.0, inner[1], workspace)
         result[1] += np.log(total_weight(weights.g, workspace))

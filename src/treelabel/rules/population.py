@@ -11,7 +11,7 @@ import numpy as np
 
 from treelabel.core.compute import kernel
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries, matches, row_numbers
+from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries, matches, rows_of
 from treelabel.rules.score_rows import ScoreRows
 from treelabel.rules.threshold import above, top_k, whole_number
 from treelabel.scores.score_matrix import Scores
@@ -63,13 +63,11 @@ def _best_ratios(scores: Scores, of_all: bool) -> DoubleArray:
 def _column_sums(scores: Scores, selected: LabelMatrix | None = None) -> DoubleArray:
     """Sum the scores of each label, all or only the selected ones, in double precision."""
     values, size = scores.values, len(scores.hierarchy)
-    if selected is None:
-        dense = None if scores.is_sparse else values.sum(axis=0, dtype=np.float64)
-        return _sum_by_label(values.indices, values.data, size) if dense is None else np.asarray(dense)
-    if not scores.is_sparse:
-        return _sum_by_label(selected.indices, values[row_numbers(selected), selected.indices], size)
-    is_selected = matches(selected, values)
-    return _sum_by_label(values.indices[is_selected], values.data[is_selected], size)
+    if selected is not None:
+        return _sum_by_label(selected.indices, scores.look_up(selected), size)
+    if scores.is_sparse:
+        return _sum_by_label(values.indices, values.data, size)
+    return np.asarray(values.sum(axis=0, dtype=np.float64))
 
 
 def _sum_by_label(labels: IntArray, values: ScoreArray, size: int) -> DoubleArray:
@@ -156,7 +154,7 @@ def ascend(scores: Scores, weights: DoubleArray, k: int, at_most: bool = False, 
     """
     count = whole_number(k, "k")
     matrix = scores.csr()
-    rows = ScoreRows(matrix.indptr.astype(np.int64), matrix.indices, matrix.data, 0, len(scores))
+    rows = ScoreRows(*rows_of(matrix), matrix.data, 0, len(scores))
     chosen = matches(top_k(Scores(scores.hierarchy, matrix), count), matrix)
     total = _sum_by_label(matrix.indices, matrix.data, matrix.shape[1])
     sums = LabelTotals(weights, total, np.zeros_like(total), np.zeros_like(total))

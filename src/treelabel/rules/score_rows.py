@@ -7,15 +7,17 @@ values the lowest id wins. Scores are float32 or float64: each loop is compiled 
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from treelabel.core.compute import SUMMED_ROWS, kernel, over_rows, sum_rows
 from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.label_matrices import LabelMatrix, from_sizes, label_matrix
-from treelabel.scores.score_matrix import Scores
+from treelabel.hierarchy.label_matrices import LabelMatrix, from_sizes, label_matrix, rows_of
+
+if TYPE_CHECKING:
+    from treelabel.scores.score_matrix import Scores
 
 
 class ScoreRows(NamedTuple):
@@ -35,14 +37,14 @@ Work = Callable[[ScoreRows], Part]
 BLOCK = 1 << 19
 
 
-def over_scores(scores: Scores, work: Work[Part], least: int = 256) -> list[Part]:
+def over_scores(scores: "Scores", work: Work[Part], least: int = 256) -> list[Part]:
     """Call `work` on consecutive parts of the documents, in threads; results come back in order.
 
     Fewer than `least` documents are not worth a thread.
     """
     if scores.is_sparse:
-        csr, ptr = scores.values, scores.values.indptr.astype(np.int64)
-        return over_rows(lambda *span: work(ScoreRows(ptr, csr.indices, csr.data, *span)), len(scores), least)
+        rows = *rows_of(scores.values), scores.values.data
+        return over_rows(lambda *span: work(ScoreRows(*rows, *span)), len(scores), least)
     step = max(1, BLOCK // max(1, len(scores.hierarchy)))
 
     def blocks(start: int, stop: int) -> list[Part]:
@@ -53,24 +55,23 @@ def over_scores(scores: Scores, work: Work[Part], least: int = 256) -> list[Part
     return [part for parts in over_rows(blocks, len(scores), min(least, step)) for part in parts]
 
 
-def sum_scores(scores: Scores, work: Work[DoubleArray]) -> DoubleArray:
+def sum_scores(scores: "Scores", work: Work[DoubleArray]) -> DoubleArray:
     """Sum over documents what `work` returns for some of them: the same bits with any number of threads."""
     values = scores.values
     if scores.is_sparse:
-        ptr = values.indptr.astype(np.int64)
-        return sum_rows(lambda *span: work(ScoreRows(ptr, values.indices, values.data, *span)), len(scores))
+        rows = *rows_of(values), values.data
+        return sum_rows(lambda *span: work(ScoreRows(*rows, *span)), len(scores))
     step = max(1, min(SUMMED_ROWS, BLOCK // max(1, len(scores.hierarchy))))
     return sum_rows(lambda low, high: work(dense_rows(values, low, high)), len(scores), step)
 
 
-def choose_sets(scores: Scores, work: Work[tuple[IntArray, LongArray]]) -> LabelMatrix:
+def choose_sets(scores: "Scores", work: Work[tuple[IntArray, LongArray]]) -> LabelMatrix:
     """Join the sets that `work` chooses: concatenated node ids, sorted within a document, and the sizes of the sets."""
-    parts = over_scores(scores, work)
-    nodes, sizes = (np.concatenate([part[which] for part in parts]) for which in (0, 1))
+    nodes, sizes = map(np.concatenate, zip(*over_scores(scores, work), strict=True))
     return from_sizes(nodes, sizes, len(scores.hierarchy))
 
 
-def choose_nodes(scores: Scores, work: Work[IntArray]) -> LabelMatrix:
+def choose_nodes(scores: "Scores", work: Work[IntArray]) -> LabelMatrix:
     """Join the single nodes that `work` chooses, -1 being none."""
     return single_labels(scores.hierarchy, np.concatenate(over_scores(scores, work)))
 

@@ -51,9 +51,8 @@ def top_down(scores: Scores, stop: float = 0.0) -> LabelMatrix:
     """
     if not 0 <= stop <= 1:
         raise TreelabelError(f"stop = {stop:g}, expected a score from 0 to 1")
-    ptr, idx = scores.hierarchy.parent_ptr, scores.hierarchy.parent_idx
-    least = float(scores.dtype.type(stop))
-    return choose_nodes(scores, lambda rows: follow_best_child(ptr, idx, least, rows))
+    graph, least = scores.hierarchy.parent_graph, float(scores.dtype.type(stop))
+    return choose_nodes(scores, lambda rows: follow_best_child(*graph, least, rows))
 
 
 def beam(scores: Scores, width: int = 5) -> LabelMatrix:
@@ -71,10 +70,9 @@ def beam(scores: Scores, width: int = 5) -> LabelMatrix:
     -------
     label matrix of shape (documents, nodes)
     """
-    h, selected = scores.hierarchy, whole_number(width, "width")
-    return choose_nodes(
-        scores, lambda rows: beam_search(h.parent_ptr, h.parent_idx, h.depth, h.is_leaf, selected, rows)
-    )
+    h = scores.hierarchy
+    arguments = *h.parent_graph, h.depth, h.is_leaf, whole_number(width, "width")
+    return choose_nodes(scores, lambda rows: beam_search(*arguments, rows))
 
 
 def majority(scores: Scores) -> LabelMatrix:
@@ -153,10 +151,10 @@ def follow_best_child(parent_ptr: IntArray, parent_idx: IntArray, least: float, 
 
 
 @kernel
-def has_kept_parent(parent_ptr: IntArray, parent_idx: IntArray, kept_in: LongArray, row: int, node: int) -> bool:
+def has_parent_in_beam(parent_ptr: IntArray, parent_idx: IntArray, beam_row: LongArray, row: int, node: int) -> bool:
     """Return whether a node hangs under the root or under a node that this row kept."""
     for edge in range(parent_ptr[node], parent_ptr[node + 1]):
-        if parent_idx[edge] < 0 or kept_in[parent_idx[edge]] == row:
+        if parent_idx[edge] < 0 or beam_row[parent_idx[edge]] == row:
             return True
     return False
 
@@ -170,7 +168,7 @@ def beam_search(
     Where no leaf was kept, because the row holds none below the kept nodes, the best of the deepest kept nodes.
     """
     ptr, nodes, values, start, stop = rows
-    kept_in = np.full(len(depth), -1, np.int64)
+    beam_row = np.full(len(depth), -1, np.int64)
     result = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
         leaf, inner, inner_depth = -1, -1, 0
@@ -184,12 +182,12 @@ def beam_search(
             count = 0
             for position in range(index, last):
                 open_nodes[count] = position
-                count += has_kept_parent(parent_ptr, parent_idx, kept_in, row, nodes[position])
+                count += has_parent_in_beam(parent_ptr, parent_idx, beam_row, row, nodes[position])
             # A stable sort by falling score leaves equal ones in the order of their ids.
             order = np.argsort(-values[open_nodes[:count]], kind="mergesort")
             for rank in range(min(width, count)):
                 position = open_nodes[order[rank]]
-                kept_in[nodes[position]] = row
+                beam_row[nodes[position]] = row
                 if is_leaf[nodes[position]]:
                     if leaf < 0 or values[position] > values[leaf]:
                         leaf = position

@@ -30,10 +30,14 @@ def threshold(scores: Scores, t: float | Sequence[float] | ScoreArray = 0.5) -> 
     >>> threshold(s).indices.tolist(), threshold(s, [0.5, 0.3]).indices.tolist()
     ([0], [0, 1])
     """
-    least = by_node(scores, t)
+    return _where(np.greater_equal, scores, by_node(scores, t))
+
+
+def _where(compare: np.ufunc, scores: Scores, least: ScoreArray) -> LabelMatrix:
+    """Predict the nodes whose scores compare with their thresholds."""
     if not scores.is_sparse:
-        return as_labels(scores.values >= least, len(scores.hierarchy))
-    return keep_entries(scores.values, scores.values.data >= least[scores.values.indices])
+        return as_labels(compare(scores.values, least), len(scores.hierarchy))
+    return keep_entries(scores.values, compare(scores.values.data, least[scores.values.indices]))
 
 
 def by_node(scores: Scores, t: float | Sequence[float] | ScoreArray) -> ScoreArray:
@@ -80,10 +84,7 @@ def above(scores: Scores, t: float | DoubleArray) -> LabelMatrix:
     """
     # One number is compared in the precision of the scores: 1/3 is not above 1/3.
     least = np.asarray(t, np.float64 if np.ndim(t) else scores.dtype)
-    if not scores.is_sparse:
-        return as_labels(scores.values > least, len(scores.hierarchy))
-    limit = np.broadcast_to(least, len(scores.hierarchy))[scores.values.indices]
-    return keep_entries(scores.values, scores.values.data > limit)
+    return _where(np.greater, scores, np.broadcast_to(least, len(scores.hierarchy)))
 
 
 def hamming(scores: Scores) -> LabelMatrix:

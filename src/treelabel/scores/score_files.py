@@ -1,6 +1,5 @@
-"""Score files, `.npz` and Parquet: scores, ids and the hierarchy they belong to."""
+"""Read score files, `.npz` and Parquet: scores, ids and the hierarchy they belong to."""
 
-import json
 import reprlib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,16 +9,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import STANDARD, existing_file, standard_input, suffixes
 from treelabel.core.json_text import read_json
 from treelabel.core.matrices import checked_csr
-from treelabel.core.npz import Headers, Npz, open_npz, write_arrays
+from treelabel.core.npz import Headers, Npz, one_sentence, open_npz
 from treelabel.core.standard import as_input
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.hierarchy_json import hierarchy_from_json, hierarchy_to_json
+from treelabel.hierarchy.hierarchy_json import hierarchy_from_json
 
+# The two formats of scores.
+NPZ, PARQUET = ".npz", ".parquet"
 VERSION = 1
 HIERARCHY_KEY, VERSION_KEY = b"treelabel.hierarchy", b"treelabel.scores"
 ROWS = 8192
@@ -33,63 +33,31 @@ class ScoreFileContent(NamedTuple):
     values: Any
     ids: tuple[str, ...] | None
 
-    @property
-    def is_sparse(self) -> bool:
-        """Whether only the larger scores are stored."""
-        return bool(sparse.issparse(self.values))
-
-
-def save_scores(path: Path, hierarchy: Hierarchy, values: Any, ids: tuple[str, ...] | None) -> None:
-    """Write a score file in the format that its ending names.
-
-    Parameters
-    ----------
-    path : Path
-        A file `.npz` or `.parquet`, which appears whole or not at all.
-    hierarchy : Hierarchy
-        It is stored in the file.
-    values : ndarray or csr_array, documents x nodes
-        float32 or float64, which the file keeps.
-    ids : tuple of str, optional
-        One per document.
-    """
-    writer = {".npz": _save_npz, ".parquet": _save_parquet}[score_ending(path)]
-    with atomic_file(path) as temporary:
-        writer(ScoreFileContent(hierarchy, values, ids), temporary)
-
 
 def load_scores(path: Path) -> ScoreFileContent:
-    """Read what `save_scores` wrote; - is standard input."""
+    """Read what `save_scores` writes; - is standard input."""
     file = existing_file(path)
     if file == STANDARD:
         is_parquet = standard_input().peek(4).startswith(b"PAR1")
-        with as_input(file, ".parquet" if is_parquet else ".npz") as copy:
+        with as_input(file, PARQUET if is_parquet else NPZ) as copy:
             return load_scores(copy)
-    reader = {".npz": _load_npz, ".parquet": _load_parquet}[score_ending(file)]
-    try:
-        return reader(file)
-    except (TreelabelError, MemoryError):
-        raise
-    except Exception as error:
-        # There is no end to what the libraries raise on foreign bytes: bad zip, no zip, wrong types, missing keys.
-        # numpy's advice to load what is no zip unsafely is not for anyone's eyes.
-        first = str(error).strip().partition("\n")[0]
-        why = "" if "pickle" in first else f": {first}"
-        raise TreelabelError(f"{file}: not {WHAT}, or damaged{why}") from error
+    read = _load_npz if score_ending(file) == NPZ else _load_parquet
+    with one_sentence(file, WHAT):
+        return read(file)
 
 
 def score_ending(path: Path) -> str:
     """Return the ending of a score file, refusing any other."""
     ending, compression = suffixes(path)
-    if ending not in (".npz", ".parquet") or compression is not None:
-        raise TreelabelError(f"{path}: scores are stored as .npz or .parquet; give the file one of these endings")
+    if ending not in (NPZ, PARQUET) or compression is not None:
+        raise TreelabelError(f"{path}: scores are stored as {NPZ} or {PARQUET}; give the file one of these endings")
     return ending
 
 
 def is_score_file(path: Path) -> bool:
     """Return whether a file holds scores rather than a dataset: any .npz, and Parquet that is marked so."""
-    if suffixes(path)[0] != ".parquet":
-        return suffixes(path)[0] == ".npz"
+    if suffixes(path)[0] != PARQUET:
+        return suffixes(path)[0] == NPZ
     try:
         return VERSION_KEY in (open_parquet(existing_file(path)).schema_arrow.metadata or {})
     except (pa.ArrowException, OSError):
@@ -102,28 +70,9 @@ def open_parquet(file: Path) -> pq.ParquetFile:
     return pq.ParquetFile(file, thrift_string_size_limit=2**31 - 1)
 
 
-def _bytes(text: str) -> Any:
-    return np.frombuffer(text.encode(), np.uint8)
-
-
 def _check_version(version: int, file: Path) -> None:
     if version != VERSION:
         raise TreelabelError(f"{file}: scores stored in version {version}, this treelabel reads version {VERSION}")
-
-
-def _save_npz(scores: ScoreFileContent, file: Path) -> None:
-    arrays: dict[str, Any] = {
-        "treelabel_scores": np.array(VERSION),
-        "hierarchy": _bytes(hierarchy_to_json(scores.hierarchy)),
-        "ids": _bytes(json.dumps(scores.ids, ensure_ascii=False)),
-    }
-    if scores.is_sparse:
-        values = scores.values
-        arrays |= {"indptr": values.indptr, "indices": values.indices, "data": values.data}
-    else:
-        arrays["values"] = scores.values
-    with file.open("wb") as stream:
-        write_arrays(stream, arrays)
 
 
 def _load_npz(file: Path) -> ScoreFileContent:
@@ -209,37 +158,6 @@ def _ids(stored: Any, file: Path) -> tuple[str, ...] | None:
     if not isinstance(stored, list):
         raise TreelabelError(f"{file}: damaged: ids are {reprlib.repr(stored)}, expected a list of texts")
     return tuple(stored)
-
-
-def _save_parquet(scores: ScoreFileContent, file: Path) -> None:
-    """Write one row per document: its id, and either all scores or the stored nodes with theirs."""
-    schema = score_schema(scores)
-    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        documents = scores.values.shape[0]
-        for start in range(0, documents, ROWS):
-            rows = slice(start, min(start + ROWS, documents))
-            ids = [None] * (rows.stop - rows.start) if scores.ids is None else scores.ids[rows]
-            columns = [pa.array(ids, pa.string()), *score_columns(scores.values[rows])]
-            writer.write_table(pa.table(columns, schema=schema))
-
-
-def score_schema(scores: ScoreFileContent) -> pa.Schema:
-    """Return the columns of a Parquet file of scores."""
-    number = pa.from_numpy_dtype(scores.values.dtype)
-    fields = [pa.field("id", pa.string(), nullable=scores.ids is None)]
-    if scores.is_sparse:
-        fields += [pa.field("node", pa.list_(pa.int32())), pa.field("score", pa.list_(number))]
-    else:
-        fields.append(pa.field("scores", pa.list_(number, len(scores.hierarchy))))
-    return pa.schema(fields, {HIERARCHY_KEY: hierarchy_to_json(scores.hierarchy), VERSION_KEY: str(VERSION)})
-
-
-def score_columns(values: Any) -> list[pa.Array]:
-    """Lay out the scores of some documents as columns of lists."""
-    if not sparse.issparse(values):
-        return [pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])]
-    ptr = pa.array(values.indptr, pa.int32())
-    return [pa.ListArray.from_arrays(ptr, pa.array(part)) for part in (values.indices, values.data)]
 
 
 def _load_parquet(file: Path) -> ScoreFileContent:

@@ -1,18 +1,53 @@
 """Compiled loops over rows of scores.
 
-A row is worked on in a scratch array with one place per node: a dense row is its own scratch, a CSR row is laid out in
-one and read back, so that each operation is written once. CSR costs the stored entries (and their ancestors), never
-the nodes. Scores are float32 or float64: each loop is compiled for both.
+Dense and CSR rows are one thing here: `StoredRows`. A row is worked on in an array with one place per node, which a
+dense row is itself, and into which a CSR row is laid out. CSR costs the stored entries, never the nodes. Scores are
+float32 or float64: each loop is compiled for both.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from scipy import sparse
 
-from treelabel.core.compute import kernel
+from treelabel.core.compute import kernel, over_rows
 from treelabel.core.types import BoolArray, IntArray, LongArray, ScoreArray
+from treelabel.hierarchy.label_matrices import rows_of
 
-MULTIPLY, MINIMUM, DIVIDE = 0, 1, 2
+MULTIPLY, MINIMUM, DIVIDE, MAXIMUM = 0, 1, 2, 3
+
+Part = TypeVar("Part")
+
+
+class StoredRows(NamedTuple):
+    """Rows of a matrix one behind the other: row pointers, the node of every value (none if dense), and the values."""
+
+    ptr: LongArray
+    nodes: IntArray
+    values: ScoreArray
+    is_dense: bool
+
+
+def stored_rows(matrix: Any) -> StoredRows:
+    """Return the rows of a dense array in C order or of a CSR matrix, without copying their values."""
+    if sparse.issparse(matrix):
+        return StoredRows(*rows_of(matrix), matrix.data, False)
+    rows, columns = matrix.shape
+    return StoredRows(np.arange(rows + 1) * columns, np.zeros(0, np.int32), matrix.reshape(-1), True)
+
+
+def over_stored(work: Callable[..., Part], rows: StoredRows, *arguments: Any) -> list[Part]:
+    """Call `work(rows, *arguments, start, stop)` on consecutive parts of the rows in threads."""
+    least = 64 if rows.is_dense else 2048
+    return over_rows(lambda start, stop: work(rows, *arguments, start, stop), len(rows.ptr) - 1, least)
+
+
+def largest_entries(matrix: Any, count: int) -> sparse.csr_array:
+    """Keep the `count` largest values above 0 of each row of a dense or CSR matrix, of equal ones the first."""
+    parts = over_stored(top_k, stored_rows(matrix), count)
+    nodes, data, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return sparse.csr_array((data, nodes, np.concatenate([[0], np.cumsum(sizes)])), matrix.shape)
 
 
 @kernel
@@ -22,16 +57,6 @@ def down(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray, how: in
         for above in idx[ptr[node] : ptr[node + 1]]:
             if above >= 0:
                 row[node] = row[node] * row[above] if how == MULTIPLY else min(row[node], row[above])
-
-
-@kernel
-def divide(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray) -> None:
-    """Turn marginals into conditionals, children first: p / p(parent), 0 where the parent has 0."""
-    for index in range(len(nodes) - 1, -1, -1):
-        node = nodes[index]
-        above = idx[ptr[node]]
-        if above >= 0:
-            row[node] = row[node] / row[above] if row[above] > 0 else np.float32(0)
 
 
 @kernel
@@ -45,108 +70,87 @@ def up(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray) -> None:
 
 
 @kernel
-def change_dense(ptr: IntArray, idx: IntArray, values: ScoreArray, start: int, stop: int, how: int) -> None:
-    """Apply down (MULTIPLY, MINIMUM) or divide (DIVIDE) to dense rows, in place."""
-    nodes = np.arange(values.shape[1]).astype(np.int32)
-    for row in range(start, stop):
-        if how == DIVIDE:
-            divide(ptr, idx, nodes, values[row])
-        else:
-            down(ptr, idx, nodes, values[row], how)
+def change_row(ptr: IntArray, idx: IntArray, nodes: IntArray, row: ScoreArray, how: int) -> None:
+    """Apply `down` or `up` in place, or DIVIDE: p / p(parent), children first, 0 where the parent has 0 (a tree)."""
+    if how <= MINIMUM:
+        down(ptr, idx, nodes, row, how)
+    elif how == MAXIMUM:
+        up(ptr, idx, nodes, row)
+    else:
+        for index in range(len(nodes) - 1, -1, -1):
+            node, above = nodes[index], idx[ptr[nodes[index]]]
+            if above >= 0:
+                row[node] = row[node] / row[above] if row[above] > 0 else np.float32(0)
 
 
 @kernel
-def change_csr(
-    ptr: IntArray,
-    idx: IntArray,
-    row_ptr: LongArray,
-    row_idx: IntArray,
-    data: ScoreArray,
-    start: int,
-    stop: int,
-    how: int,
-) -> None:
-    """Apply down or divide to CSR rows, in place; a node that is not stored has 0."""
-    scratch = np.zeros(len(ptr) - 1, data.dtype)
+def change_rows(rows: StoredRows, ptr: IntArray, idx: IntArray, how: int, start: int, stop: int) -> None:
+    """Apply `change_row` to rows, in place; a node that is not stored has 0 and stays so."""
+    every, scratch = np.arange(len(ptr) - 1).astype(np.int32), np.zeros(len(ptr) - 1, rows.values.dtype)
     for row in range(start, stop):
-        entries = slice(row_ptr[row], row_ptr[row + 1])
-        nodes = row_idx[entries]
-        for index in range(entries.start, entries.stop):
-            scratch[row_idx[index]] = data[index]
-        if how == DIVIDE:
-            divide(ptr, idx, nodes, scratch)
-        else:
-            down(ptr, idx, nodes, scratch, how)
-        for index in range(entries.start, entries.stop):
-            data[index] = scratch[row_idx[index]]
-            scratch[row_idx[index]] = 0
+        low, high = rows.ptr[row], rows.ptr[row + 1]
+        if rows.is_dense:
+            change_row(ptr, idx, every, rows.values[low:high], how)
+            continue
+        for index in range(low, high):
+            scratch[rows.nodes[index]] = rows.values[index]
+        change_row(ptr, idx, rows.nodes[low:high], scratch, how)
+        for index in range(low, high):
+            rows.values[index] = scratch[rows.nodes[index]]
+            scratch[rows.nodes[index]] = 0
 
 
 @kernel
-def raise_dense(ptr: IntArray, idx: IntArray, values: ScoreArray, start: int, stop: int) -> None:
-    """Raise parents to their largest descendant in dense rows, in place."""
-    nodes = np.arange(values.shape[1]).astype(np.int32)
-    for row in range(start, stop):
-        up(ptr, idx, nodes, values[row])
+def dense_gap(row: ScoreArray, ptr: IntArray, idx: IntArray) -> float:
+    """Find the largest p(child) - p(parent) of a dense row."""
+    worst = 0.0
+    for node in range(len(row)):
+        for above in idx[ptr[node] : ptr[node + 1]]:
+            if above >= 0 and row[node] - row[above] > worst:
+                worst = float(row[node] - row[above])
+    return worst
 
 
 @kernel
-def raise_csr(
-    ptr: IntArray,
-    idx: IntArray,
-    row_ptr: LongArray,
-    row_idx: IntArray,
-    data: ScoreArray,
-    closed_ptr: LongArray,
-    closed_idx: IntArray,
-    start: int,
-    stop: int,
-) -> ScoreArray:
-    """Raise parents to their largest descendant; the result stands at the closed pattern of the rows."""
-    scratch = np.zeros(len(ptr) - 1, data.dtype)
-    raised = np.empty(closed_ptr[stop] - closed_ptr[start], data.dtype)
+def largest_gap(rows: StoredRows, ptr: IntArray, idx: IntArray, start: int, stop: int) -> float:
+    """Find the largest p(child) - p(parent) of rows; 0 if no child is above its parent."""
+    scratch = np.zeros(len(ptr) - 1, rows.values.dtype)
+    worst = 0.0
     for row in range(start, stop):
-        for index in range(row_ptr[row], row_ptr[row + 1]):
-            scratch[row_idx[index]] = data[index]
-        nodes = closed_idx[closed_ptr[row] : closed_ptr[row + 1]]
-        up(ptr, idx, nodes, scratch)
-        begin = closed_ptr[row] - closed_ptr[start]
-        for index in range(len(nodes)):
-            raised[begin + index] = scratch[nodes[index]]
-            scratch[nodes[index]] = 0
-    return raised
-
-
-@kernel
-def worst_edge_dense(ptr: IntArray, idx: IntArray, values: ScoreArray, start: int, stop: int) -> tuple[float, int, int]:
-    """Find the largest p(child) - p(parent): (gap, row, child); (0, -1, -1) if no child is above its parent."""
-    worst, worst_row, worst_node = 0.0, -1, -1
-    for row in range(start, stop):
-        for node in range(values.shape[1]):
+        low, high = rows.ptr[row], rows.ptr[row + 1]
+        if rows.is_dense:
+            worst = max(worst, dense_gap(rows.values[low:high], ptr, idx))
+            continue
+        for index in range(low, high):
+            scratch[rows.nodes[index]] = rows.values[index]
+        for index in range(low, high):
+            node = rows.nodes[index]
             for above in idx[ptr[node] : ptr[node + 1]]:
-                if above >= 0 and values[row, node] - values[row, above] > worst:
-                    worst, worst_row, worst_node = values[row, node] - values[row, above], row, node
-    return worst, worst_row, worst_node
+                if above >= 0 and rows.values[index] - scratch[above] > worst:
+                    worst = float(rows.values[index] - scratch[above])
+        for index in range(low, high):
+            scratch[rows.nodes[index]] = 0
+    return worst
 
 
 @kernel
-def worst_edge_csr(
-    ptr: IntArray, idx: IntArray, row_ptr: LongArray, row_idx: IntArray, data: ScoreArray, start: int, stop: int
-) -> tuple[float, int, int]:
-    """The same on CSR rows."""
-    scratch = np.zeros(len(ptr) - 1, data.dtype)
-    worst, worst_row, worst_node = 0.0, -1, -1
+def score_of(rows: StoredRows, row: int, node: int) -> Any:
+    """Look up the score of a node; what is not stored is 0."""
+    low, high = rows.ptr[row], rows.ptr[row + 1]
+    if rows.is_dense:
+        return rows.values[low + node]
+    index = low + np.searchsorted(rows.nodes[low:high], node)
+    return rows.values[index] if index < high and rows.nodes[index] == node else rows.values.dtype.type(0)
+
+
+@kernel
+def look_up(rows: StoredRows, ptr: LongArray, idx: IntArray, start: int, stop: int) -> ScoreArray:
+    """Look up the score of every label of the rows start..stop of label sets."""
+    result = np.empty(ptr[stop] - ptr[start], rows.values.dtype)
     for row in range(start, stop):
-        for index in range(row_ptr[row], row_ptr[row + 1]):
-            scratch[row_idx[index]] = data[index]
-        for index in range(row_ptr[row], row_ptr[row + 1]):
-            node = row_idx[index]
-            for above in idx[ptr[node] : ptr[node + 1]]:
-                if above >= 0 and data[index] - scratch[above] > worst:
-                    worst, worst_row, worst_node = data[index] - scratch[above], row, node
-        for index in range(row_ptr[row], row_ptr[row + 1]):
-            scratch[row_idx[index]] = 0
-    return worst, worst_row, worst_node
+        for index in range(ptr[row], ptr[row + 1]):
+            result[index - ptr[start]] = score_of(rows, row, idx[index])
+    return result
 
 
 # Up to so many of the largest values are found by keeping them sorted: of many values, few come in between.
@@ -191,70 +195,34 @@ def largest(values: ScoreArray, count: int, selected: IntArray) -> int:
 
 
 @kernel
-def top_k_dense(values: ScoreArray, start: int, stop: int, count: int) -> tuple[IntArray, ScoreArray, LongArray]:
-    """Keep the largest scores of dense rows: (nodes, scores, row sizes)."""
-    nodes = np.empty((stop - start) * count, np.int32)
-    data = np.empty((stop - start) * count, values.dtype)
-    sizes = np.empty(stop - start, np.int64)
-    selected = np.empty(count, np.int32)
-    used = 0
-    for row in range(start, stop):
-        result = largest(values[row], count, selected)
-        for index in range(result):
-            nodes[used + index] = selected[index]
-            data[used + index] = values[row, selected[index]]
-        used += result
-        sizes[row - start] = result
-    return nodes[:used].copy(), data[:used].copy(), sizes
-
-
-@kernel
-def top_k_csr(
-    row_ptr: LongArray, row_idx: IntArray, values: ScoreArray, start: int, stop: int, count: int
-) -> tuple[IntArray, ScoreArray, LongArray]:
-    """Keep the largest scores of CSR rows."""
+def top_k(rows: StoredRows, count: int, start: int, stop: int) -> tuple[IntArray, ScoreArray, LongArray]:
+    """Keep the largest values of rows: (nodes, values, row sizes)."""
     most = 0
     for row in range(start, stop):
-        most += min(count, row_ptr[row + 1] - row_ptr[row])
-    nodes = np.empty(most, np.int32)
-    data = np.empty(most, values.dtype)
-    sizes = np.empty(stop - start, np.int64)
-    selected = np.empty(count, np.int32)
+        most += min(count, rows.ptr[row + 1] - rows.ptr[row])
+    nodes, data = np.empty(most, np.int32), np.empty(most, rows.values.dtype)
+    sizes, selected = np.empty(stop - start, np.int64), np.empty(count, np.int32)
     used = 0
     for row in range(start, stop):
-        begin = row_ptr[row]
-        result = largest(values[begin : row_ptr[row + 1]], count, selected)
-        for index in range(result):
-            nodes[used + index] = row_idx[begin + selected[index]]
-            data[used + index] = values[begin + selected[index]]
-        used += result
-        sizes[row - start] = result
+        low = rows.ptr[row]
+        size = largest(rows.values[low : rows.ptr[row + 1]], count, selected)
+        for index in range(size):
+            nodes[used + index] = selected[index] if rows.is_dense else rows.nodes[low + selected[index]]
+            data[used + index] = rows.values[low + selected[index]]
+        used += size
+        sizes[row - start] = size
     return nodes[:used].copy(), data[:used].copy(), sizes
 
 
 @kernel
-def best_in_slice(values: ScoreArray, allowed: BoolArray, start: int, stop: int) -> IntArray:
-    """Find the allowed node with the largest score in dense rows; the lowest id among equals, -1 if all are 0."""
+def best_nodes(rows: StoredRows, allowed: BoolArray, start: int, stop: int) -> IntArray:
+    """Find the allowed node with the largest value of rows; the lowest id among equals, -1 if none is above 0."""
     best = np.full(stop - start, -1, np.int32)
     for row in range(start, stop):
-        top = np.float32(0)
-        for node in range(values.shape[1]):
-            if allowed[node] and values[row, node] > top:
-                top = values[row, node]
-                best[row - start] = node
-    return best
-
-
-@kernel
-def best_in_csr(
-    ptr: LongArray, idx: IntArray, values: ScoreArray, allowed: BoolArray, start: int, stop: int
-) -> IntArray:
-    """The same for CSR rows; -1 if no allowed node is stored."""
-    best = np.full(stop - start, -1, np.int32)
-    for row in range(start, stop):
-        top = np.float32(0)
-        for index in range(ptr[row], ptr[row + 1]):
-            if allowed[idx[index]] and values[index] > top:
+        top, values = np.float32(0), rows.values[rows.ptr[row] : rows.ptr[row + 1]]
+        for index in range(len(values)):
+            node = index if rows.is_dense else rows.nodes[rows.ptr[row] + index]
+            if allowed[node] and values[index] > top:
                 top = values[index]
-                best[row - start] = idx[index]
+                best[row - start] = node
     return best

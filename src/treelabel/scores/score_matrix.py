@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,16 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from treelabel.core.compute import over_rows
 from treelabel.core.errors import TreelabelError, locate_errors
 from treelabel.core.types import BoolArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy.hierarchy import Change, Hierarchy
-from treelabel.hierarchy.label_matrices import label_matrix
+from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix, rows_of
 from treelabel.hierarchy.moves import Moves
 from treelabel.hierarchy.union import require_nodes_in
 from treelabel.scores import score_kernels as kernels
 from treelabel.scores.score_checks import ROUNDING, checked_scores, leaf_ids, numbers, precision
-from treelabel.scores.score_files import load_scores, save_scores
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,7 +118,7 @@ class Scores:
         """
         _ = hierarchy.parent
         conditional = cls(hierarchy, values, None if ids is None else tuple(ids))
-        return conditional._apply_to_scores(kernels.MULTIPLY)
+        return cls(hierarchy, conditional._change(conditional.values, kernels.MULTIPLY), conditional.ids)
 
     @classmethod
     def concat(cls, hierarchy: Hierarchy, parts: Sequence[Any]) -> "Scores":
@@ -178,6 +177,11 @@ class Scores:
         """Whether only the larger scores are stored."""
         return bool(sparse.issparse(self.values))
 
+    @cached_property
+    def rows(self) -> kernels.StoredRows:
+        """The rows as compiled loops take them."""
+        return kernels.stored_rows(self.values)
+
     def dense(self) -> ScoreArray:
         """Return the scores as a dense array, documents x nodes."""
         dense: ScoreArray = self.values.toarray() if self.is_sparse else self.values
@@ -197,69 +201,34 @@ class Scores:
         [[0.5, 0.5, 0.25]]
         """
         _ = self.hierarchy.parent
-        ptr, idx = self.hierarchy.parent_ptr, self.hierarchy.parent_idx
-        return self._apply(ptr, idx, kernels.DIVIDE)
+        return self._change(self.values, kernels.DIVIDE)
 
-    def _apply_to_scores(self, how: int) -> "Scores":
-        changed = self._apply(self.hierarchy.parent_ptr, self.hierarchy.parent_idx, how)
-        return Scores(self.hierarchy, changed, self.ids)
-
-    def _apply(self, ptr: IntArray, idx: IntArray, how: int) -> Any:
-        changed = self.values.copy()
-        if self.is_sparse:
-            row_ptr = changed.indptr.astype(np.int64)
-            over_rows(
-                lambda start, stop: kernels.change_csr(
-                    ptr, idx, row_ptr, changed.indices, changed.data, start, stop, how
-                ),
-                len(self),
-            )
+    def _change(self, values: Any, how: int) -> Any:
+        """Combine each node with its parents, in a copy of the values if they are those of the scores."""
+        changed = values.copy() if values is self.values else values
+        kernels.over_stored(kernels.change_rows, kernels.stored_rows(changed), *self.hierarchy.parent_graph, how)
+        if sparse.issparse(changed):
             changed.eliminate_zeros()
-        else:
-            over_rows(
-                lambda start, stop: kernels.change_dense(ptr, idx, changed, start, stop, how), len(self), least=64
-            )
         return changed
+
+    def look_up(self, labels: LabelMatrix) -> ScoreArray:
+        """Look up the score of every stored label of a label matrix with as many rows; what is not stored is 0.
+
+        >>> h = Hierarchy.flat(["A", "B", "C"])
+        >>> Scores(h, [[0.25, 0.5, 0.25]]).look_up(label_matrix([0, 2], [0, 1], 3)).tolist()
+        [0.25, 0.5]
+        """
+        return np.concatenate(kernels.over_stored(kernels.look_up, self.rows, *rows_of(labels)))
 
     # Coherence
 
     def coherence_gap(self) -> float:
         """Find how far any child is above a parent: max over edges of p(child) - p(parent), 0 if coherent."""
-        return self._worst_edge()[0]
+        return max(kernels.over_stored(kernels.largest_gap, self.rows, *self.hierarchy.parent_graph))
 
     def is_coherent(self, tolerance: float = 1e-6) -> bool:
         """Return whether p(child) <= p(parent) on every edge, up to rounding."""
         return self.coherence_gap() <= tolerance
-
-    def require_coherent(self, tolerance: float = 1e-6) -> "Scores":
-        """Refuse scores in which a child is above its parent, naming the worst case; return the scores themselves."""
-        gap, row, node = self._worst_edge()
-        if gap > tolerance:
-            h = self.hierarchy
-            above = h.parents(node).indices.tolist()
-            parent = min(above, key=lambda parent: float(self.values[row, parent]))
-            low, high = float(self.values[row, parent]), float(self.values[row, node])
-            raise TreelabelError(
-                f"scores are not coherent: in row {row}, {h.names[node]!r} has {high:.4g}, more than its parent "
-                f"{h.names[parent]!r} with {low:.4g}; project them with Scores.coherent()"
-            )
-        return self
-
-    def _worst_edge(self) -> tuple[float, int, int]:
-        ptr, idx = self.hierarchy.parent_ptr, self.hierarchy.parent_idx
-        if self.is_sparse:
-            row_ptr = self.values.indptr.astype(np.int64)
-            parts = over_rows(
-                lambda start, stop: kernels.worst_edge_csr(
-                    ptr, idx, row_ptr, self.values.indices, self.values.data, start, stop
-                ),
-                len(self),
-            )
-        else:
-            parts = over_rows(
-                lambda start, stop: kernels.worst_edge_dense(ptr, idx, self.values, start, stop), len(self), least=64
-            )
-        return max(parts, key=lambda part: part[0])
 
     def exhaustiveness_gap(self) -> float:
         """Find how far children are from summing to their parent: max |p(n) - sum over children|, the root having 1.
@@ -289,27 +258,18 @@ class Scores:
         >>> s.coherent("max").dense().tolist(), s.coherent("min").dense().tolist()
         ([[0.5, 0.5]], [[0.25, 0.25]])
         """
-        if how == "min":
-            return self._apply_to_scores(kernels.MINIMUM)
-        if how != "max":
+        if how not in ("max", "min"):
             raise TreelabelError(f"unknown projection {how!r}; expected 'max' or 'min'")
-        if self.is_coherent(0):
-            return self
-        ptr, idx = self.hierarchy.parent_ptr, self.hierarchy.parent_idx
-        if not self.is_sparse:
-            raised = self.values.copy()
-            over_rows(lambda start, stop: kernels.raise_dense(ptr, idx, raised, start, stop), len(self), least=64)
-            return Scores(self.hierarchy, raised, self.ids)
-        closed = self.hierarchy.closure(self.values != 0)
-        row_ptr, closed_ptr = self.values.indptr.astype(np.int64), closed.indptr.astype(np.int64)
-        parts = over_rows(
-            lambda start, stop: kernels.raise_csr(
-                ptr, idx, row_ptr, self.values.indices, self.values.data, closed_ptr, closed.indices, start, stop
-            ),
-            len(self),
-        )
-        raised = sparse.csr_array((np.concatenate(parts), closed.indices, closed.indptr), closed.shape)
-        return Scores(self.hierarchy, raised, self.ids)
+        values = self.values
+        if how == "max":
+            if self.is_coherent(0):
+                return self
+            if self.is_sparse:
+                # Ancestors that are not stored are to be raised, too.
+                closed = self.hierarchy.closure(values != 0)
+                values = sparse.csr_array((self.look_up(closed), closed.indices, closed.indptr), closed.shape)
+        changed = self._change(values, kernels.MAXIMUM if how == "max" else kernels.MINIMUM)
+        return Scores(self.hierarchy, changed, self.ids)
 
     # Smaller, or elsewhere
 
@@ -325,23 +285,8 @@ class Scores:
         """
         if count < 1:
             raise TreelabelError(f"expected to keep at least 1 score per document, found {count}")
-        count = min(count, max(1, len(self.hierarchy)))
-        if self.is_sparse:
-            row_ptr = self.values.indptr.astype(np.int64)
-            parts = over_rows(
-                lambda start, stop: kernels.top_k_csr(
-                    row_ptr, self.values.indices, self.values.data, start, stop, count
-                ),
-                len(self),
-            )
-        else:
-            parts = over_rows(
-                lambda start, stop: kernels.top_k_dense(self.values, start, stop, count), len(self), least=64
-            )
-        sizes: LongArray = np.concatenate([size for _, _, size in parts])
-        ptr = np.concatenate([[0], np.cumsum(sizes)])
-        data, nodes = np.concatenate([part[1] for part in parts]), np.concatenate([part[0] for part in parts])
-        return Scores(self.hierarchy, sparse.csr_array((data, nodes, ptr), self.values.shape), self.ids)
+        best = kernels.largest_entries(self.values, min(count, max(1, len(self.hierarchy))))
+        return Scores(self.hierarchy, best, self.ids)
 
     def best(self, allowed: BoolArray) -> IntArray:
         """Find the allowed node with the largest score of each document; the lowest id among equals, -1: none above 0.
@@ -349,19 +294,9 @@ class Scores:
         >>> Scores(Hierarchy.flat(["A", "B", "C"]), [[0.5, 0.25, 0.25], [0.5, 0, 0]]).best(np.array([0, 1, 1]) > 0)
         array([ 1, -1], dtype=int32)
         """
-        values = self.values
-        if not self.is_sparse:
-            parts = over_rows(
-                lambda start, stop: kernels.best_in_slice(values, allowed, start, stop), len(self), least=64
-            )
-            return np.concatenate(parts)
-        ptr = values.indptr.astype(np.int64)
-        parts = over_rows(
-            lambda start, stop: kernels.best_in_csr(ptr, values.indices, values.data, allowed, start, stop), len(self)
-        )
-        return np.concatenate(parts)
+        return np.concatenate(kernels.over_stored(kernels.best_nodes, self.rows, allowed))
 
-    def moved(self, change: Change | Moves) -> "Scores":
+    def move(self, change: Change | Moves) -> "Scores":
         """Carry scores over to another hierarchy: one made of this one, or a taxonomy that this one became.
 
         After moves, scores are coherent: see `Moves`.
@@ -370,7 +305,7 @@ class Scores:
         made = Scores(change.new, change.scores(self.values), self.ids)
         return made.coherent("max") if isinstance(change, Moves) else made
 
-    def moved_back(self, change: Change) -> "Scores":
+    def move_back(self, change: Change) -> "Scores":
         """Carry scores back to the hierarchy that this one was made of."""
         self.hierarchy.require_same(change.new.fingerprint, "the change")
         return Scores(change.old, change.scores_back(self.values), self.ids)
@@ -399,6 +334,9 @@ class Scores:
 
     def save(self, path: str | Path) -> None:
         """Write to `.npz` or `.parquet`, hierarchy included; the file appears whole or not at all."""
+        # Files of scores need Parquet's library, which takes longer to load than all of this.
+        from treelabel.scores.score_writer import save_scores
+
         save_scores(Path(path), self.hierarchy, self.values, self.ids)
 
     @classmethod
@@ -416,6 +354,8 @@ class Scores:
         -------
         Scores
         """
+        from treelabel.scores.score_files import load_scores
+
         with locate_errors(path):
             scores = cls(*load_scores(Path(path)))
         if hierarchy is not None:

@@ -17,6 +17,7 @@ from treelabel.core.matrices import checked_csr
 from treelabel.core.npz import Npz, one_sentence, open_npz
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.scores.score_files import (
+    NPZ,
     WHAT,
     check_shapes,
     load_scores,
@@ -41,7 +42,7 @@ class ScoreFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = existing_file(path)
-        self._is_npz = score_ending(self.path) == ".npz"
+        self._is_npz = score_ending(self.path) == NPZ
         with one_sentence(self.path, WHAT), locate_errors(self.path):
             self.hierarchy = self._hierarchy()
 

@@ -260,7 +260,7 @@ def log_losses(p: Any, held: Training) -> DoubleArray:
     array of shape (documents with a label,)
     """
     if held.regime == "multi_path":
-        true, values = held.closed.toarray().astype(bool), np.asarray(p.toarray() if sparse.issparse(p) else p)
+        true, values = held.closed_labels.toarray().astype(bool), np.asarray(p.toarray() if sparse.issparse(p) else p)
         losses: DoubleArray = negative_log(np.where(true, values, 1 - values), LEAST).sum(axis=1, dtype=np.float64)
         return losses
     terminals = held.hierarchy.most_specific(held.labels)
@@ -294,10 +294,10 @@ def candidate_loss(calibration: "CandidateCalibration", evidence: sparse.csr_arr
     loss = calibration.fitted_loss(evidence, held.labels)
     if loss is not None:
         return loss
-    row, sizes = row_numbers(evidence), row_sizes(held.closed)
+    row, sizes = row_numbers(evidence), row_sizes(held.closed_labels)
     order = np.lexsort((evidence.indices, -evidence.data, row))
     rank = np.arange(len(row)) - evidence.indptr[row]
     marks = np.zeros((len(sizes), RANKED), np.bool_)
     ranked = rank < RANKED
-    marks[row[ranked], rank[ranked]] = matches(held.closed, evidence)[order][ranked]
+    marks[row[ranked], rank[ranked]] = matches(held.closed_labels, evidence)[order][ranked]
     return 1 - float(ndcg(marks, sizes)[sizes > 0].mean()) if sizes.any() else np.nan

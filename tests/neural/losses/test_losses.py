@@ -124,7 +124,7 @@ def test_losses_and_probabilities_are_what_the_definitions_say(name: str, drawn:
     slow_p = [[slow_probability(name, slow, s, node) for node in range(len(h))] for s in by_node]
     assert p == pytest.approx(np.array(slow_p), abs=1e-9)
     if cost.spec.row.coherent:
-        Scores(h, p).require_coherent()
+        assert Scores(h, p).is_coherent()
 
 
 @examples(25)

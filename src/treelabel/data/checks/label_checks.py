@@ -241,7 +241,7 @@ def find_unseen_labels(inspected: CheckInput) -> Finding | None:
         return None
     is_unseen = np.zeros(len(h), np.int32)
     is_unseen[unseen] = 1
-    rows = np.flatnonzero(data.closed.astype(np.int32) @ is_unseen)
+    rows = np.flatnonzero(data.closed_labels.astype(np.int32) @ is_unseen)
     return Finding(
         "unseen_labels",
         len(rows),

@@ -96,7 +96,7 @@ def _unite_spellings(data: Dataset, train: Dataset | None) -> Repaired:
     node_of = {tuple(united.path_names(node)): node for node in range(len(united))}
     moved = renumber_columns(data.labels, np.array([node_of[path] for path in paths], np.int32), len(united))
     changed = [node for node, path in enumerate(paths) if path[-1] != h.names[node]]
-    rows = int(np.sum(data.closed.astype(np.int32) @ np.isin(np.arange(len(h)), changed).astype(np.int32) > 0))
+    rows = int(np.sum(data.closed_labels.astype(np.int32) @ np.isin(np.arange(len(h)), changed).astype(np.int32) > 0))
     summary = f"gave {plural(len(changed), 'label', 'labels')} of {rows:,} documents another spelling: "
     summary += f"{len(h):,} labels are {len(united):,} now"
     old = (tuple(h.path_names(node)) for node in range(len(h)))

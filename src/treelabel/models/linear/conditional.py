@@ -231,7 +231,7 @@ def softmax_groups(outputs: OutputSpace, train: Training, tau: float) -> list[Gr
 
 def sigmoid_groups(outputs: OutputSpace, train: Training) -> list[Group]:
     """Divide documents by parents: nodes with the same parents are learned from the same documents."""
-    h, closed, targets = train.hierarchy, train.closed.tocsc(), outputs.targets(train.labels)
+    h, closed, targets = train.hierarchy, train.closed_labels.tocsc(), outputs.targets(train.labels)
     by_parents: dict[tuple[int, ...], list[int]] = {}
     for index, node in enumerate(outputs.nodes.tolist()):
         parents = tuple(h.parent_idx[h.parent_ptr[node] : h.parent_ptr[node + 1]].tolist())

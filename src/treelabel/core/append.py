@@ -13,10 +13,11 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from treelabel.core.atomic_output import errors_of, mode_of, sync, target_of
+from treelabel.core.atomic_output import errors_of, file_target, mode_of, sync
 from treelabel.core.errors import TreelabelError, printable, quote
 from treelabel.core.locking import NO_FOLLOW, is_own_file, lock
 
@@ -26,7 +27,7 @@ VERSION = 1
 LARGEST_JOURNAL = 1 << 24
 
 
-class Growing:
+class AppendFile:
     """A file under its temporary name: `write` adds bytes, `commit` makes them count, `keep` lets it take its name."""
 
     def __init__(self, target: Path, about: Mapping[str, Any]) -> None:
@@ -35,7 +36,8 @@ class Growing:
         self.journal = target.with_name(f"{target.name}.partial.json")
         self.state: dict[str, Any] = {}
         self.size = 0
-        self._stream: IO[bytes] | None = None
+        # Until it is open.
+        self._stream: IO[bytes] = BytesIO()
 
     def open(self, resume: bool) -> None:
         """Begin, or go on behind what an earlier run made sure of."""
@@ -81,7 +83,7 @@ class Growing:
         except (OSError, ValueError, KeyError, TypeError):
             # Killed before anything was sure, or nothing was ever begun.
             return
-        if self._stream is None or os.fstat(self._stream.fileno()).st_size < size:
+        if os.fstat(self._stream.fileno()).st_size < size:
             return
         requested = json.loads(json.dumps(self.about))
         for name in {**about, **requested}:
@@ -94,15 +96,11 @@ class Growing:
 
     def write(self, data: Any) -> None:
         """Add bytes; they count after `commit`."""
-        if self._stream is None:
-            raise TreelabelError(f"{self.target}: is closed")
         self._stream.write(data)
         self.size += len(data)
 
     def commit(self, **state: Any) -> None:
         """Make sure of what was written, with what a later run has to know to go on."""
-        if self._stream is None:
-            raise TreelabelError(f"{self.target}: is closed")
         self._stream.flush()
         self.state = state
         self._write_journal()
@@ -117,14 +115,11 @@ class Growing:
 
     def close(self) -> None:
         """Close the file under its temporary name."""
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
+        self._stream.close()
 
     def keep(self) -> None:
         """Let the file take its name."""
-        if self._stream is not None:
-            self._stream.flush()
+        self._stream.flush()
         self.path.chmod(mode_of(self.target, 0o666))
         if self.target.exists():
             sync(self.path)
@@ -166,7 +161,7 @@ class StandardOutput:
 
 
 @contextmanager
-def growing_file(path: str | Path, about: Mapping[str, Any], resume: bool = False) -> Iterator[Growing]:
+def open_append(path: str | Path, about: Mapping[str, Any], resume: bool = False) -> Iterator[AppendFile]:
     """Write a file that can be gone on with; the block calls `keep`, or puts something else under the name, at its end.
 
     What was committed is left for a later run if the process is killed or interrupted, or if the disk is full; also,
@@ -184,12 +179,12 @@ def growing_file(path: str | Path, about: Mapping[str, Any], resume: bool = Fals
 
     Yields
     ------
-    Growing
+    AppendFile
         With the `state` of the last commit, empty where nothing was there.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with growing_file(Path(folder, "a.txt"), {"of": "numbers"}) as file:
+    ...     with open_append(Path(folder, "a.txt"), {"of": "numbers"}) as file:
     ...         file.write(b"1 2 3")
     ...         file.commit(last=3)
     ...         print(sorted(path.name for path in Path(folder).iterdir()))
@@ -198,12 +193,8 @@ def growing_file(path: str | Path, about: Mapping[str, Any], resume: bool = Fals
     ['a.txt.partial', 'a.txt.partial.json']
     ['a.txt']
     """
-    target = target_of(Path(path))
-    if target.is_dir():
-        raise TreelabelError(f"{path}: is a folder, expected the name of a file to write")
-    if target.exists() and not target.is_file():
-        raise TreelabelError(f"{path}: is not an ordinary file; write to a file and copy it there, or to - for a pipe")
-    file = Growing(target, about)
+    target = file_target(path, "write to a file and copy it there, or to - for a pipe")
+    file = AppendFile(target, about)
     with errors_of(target), closing(file):
         file.open(resume)
         try:

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from treelabel import Hierarchy, Scores
-from treelabel.core import spool
-from treelabel.scores.batches import batch_schema, finish_scores, score_batch
+from treelabel.scores.score_writer import finish_scores, score_batch, score_schema
 
 TREE = Hierarchy.from_paths(["A > B", "A > C", "D"])
 VALUES = np.random.default_rng(0).random((23, 4)).astype(np.float32)
@@ -17,12 +16,12 @@ IDS = tuple(f'id "{row}" é' for row in range(23))
 
 
 def written(scores: Scores, size: int, target: Path) -> None:
-    schema = batch_schema(scores)
+    schema = score_schema(TREE, scores.values)
     with target.with_suffix(".spool").open("wb") as stream:
-        stream.write(spool.begin(schema))
+        stream.write(schema.serialize())
         for low in range(0, len(scores), size):
             part = scores[low : low + size]
-            stream.write(spool.message(score_batch(part, pa.array(part.ids), schema)))
+            stream.write(score_batch(part.values, pa.array(part.ids), schema).serialize())
     finish_scores(target.with_suffix(".spool"), target, TREE)
 
 
@@ -45,8 +44,8 @@ def test_batches_make_the_same_scores(tmp_path: Path, ending: str, form: str, si
 def test_later_batches_take_the_form_of_the_first(tmp_path: Path) -> None:
     dense = Scores(TREE, VALUES[:2])
     for first, later in ((dense, dense.top_k(4)), (dense.top_k(4), dense)):
-        schema = batch_schema(first)
-        batch: Any = score_batch(later, pa.array(["a", "b"]), schema)
+        schema = score_schema(TREE, first.values)
+        batch: Any = score_batch(later.values, pa.array(["a", "b"]), schema)
         assert batch.schema.equals(schema)
 
 
