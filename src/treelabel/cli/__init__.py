@@ -25,7 +25,9 @@ def main(arguments: list[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug, quiet = "--debug" in words, bool({"--quiet", "-q"} & {*words})
     words = [word for word in words if word not in ANYWHERE] or ["--help"]
+    before = os.environ.get(QUIET)
     if quiet:
+        # For child processes, too.
         os.environ[QUIET] = "1"
     if arguments is None:
         signal.signal(signal.SIGTERM, _terminate)
@@ -37,6 +39,10 @@ def main(arguments: list[str] | None = None) -> None:
         code = _say("interrupted; every file is whole, or as it was", INTERRUPTED)
     except Terminated:
         code = _say("terminated; every file is whole, or as it was", TERMINATED)
+    finally:
+        if quiet:
+            os.environ.pop(QUIET)
+            os.environ |= {} if before is None else {QUIET: before}
     sys.exit(code)
 
 
