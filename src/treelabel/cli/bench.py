@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -62,7 +63,7 @@ def bench(
     check_output(export, True, spec)
     study = read_spec(spec)
     if seeds is not None:
-        study = study.with_seeds(tuple(range(seeds)))
+        study = replace(study, seeds=seeds)
     seconds = None if budget is None else parse_seconds(budget, "--budget")
     folder = Path("results", study.name) if output is None else output
     planned = make_plan(study, _listed(data), _listed(systems))
