@@ -328,14 +328,12 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_results(tmp_path: Path) -> 
 
 
 def _workers(folder: Path) -> list[int]:
-    """Workers whose job is about a folder: their job file names it."""
+    """Workers whose job names a folder."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []
-        if "treelabel.experiment.worker" in line:
-            job = Path(line[-1])
-            if job.is_file() and str(folder) in job.read_text():
-                found.append(process.pid)
+        if "treelabel.experiment.worker" in line and str(folder) in line[-1]:
+            found.append(process.pid)
     return found
 
 

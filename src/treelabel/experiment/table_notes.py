@@ -130,7 +130,7 @@ def _failures(results: Results, data: Sequence[str], systems: Sequence[str]) -> 
     notes = []
     for name in data:
         for system in systems:
-            runs = [run for run in results.runs if run.data == name and run.system == system]
+            runs = results.all_of(name, system)
             failures = [f"{run.status}: {run.reason}" for run in runs if not run.is_done]
             if failures:
                 count = "" if len(failures) == len(runs) else f" ({len(failures)} of {len(runs)} seeds)"
