@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -239,13 +239,5 @@ def new_run(spec: Spec, cell: Cell) -> Run:
     Run
     """
     system = spec.systems[cell.system]
-    return Run(
-        cell.key,
-        cell.data,
-        cell.system,
-        cell.seed,
-        title=system.title or system.name,
-        data_hash=cell.data_hash,
-        model=system.model,
-        params=system.params_on(cell.data),
-    )
+    title, params = system.title or system.name, system.params_on(cell.data)
+    return Run(**asdict(cell), title=title, model=system.model, params=params)

@@ -109,7 +109,7 @@ class Study:
         return max(1, (os.cpu_count() or 1) // self.jobs)
 
     @property
-    def elapsed(self) -> float:
+    def seconds(self) -> float:
         """Seconds since the beginning."""
         return time.monotonic() - self.begun
 
@@ -208,7 +208,7 @@ def _run_rounds(study: Study, watch: Watcher) -> None:
         waiting = [cell for cell in cells if study.progress.states[cell] in ("todo", "judge")]
         if number and waiting and budget is not None:
             seconds, _ = estimate(waiting, study.progress.runs.values())
-            if study.elapsed + seconds / study.jobs > budget:
+            if study.seconds + seconds / study.jobs > budget:
                 study.notes.append(
                     f"the budget of {show_seconds(budget)} was enough for {number} of {len(study.plan.rounds)} seeds"
                 )
@@ -362,9 +362,8 @@ def _take_in(study: Study, task: Task, cell: Cell, problem: tuple[Status, str] |
     if problem is None:
         run = load_run(run_file(study.results, cell.key))
     else:
-        took = time.monotonic() - task.begun
-        run = replace(new_run(study.plan.spec, cell), status=problem[0], reason=problem[1], seconds=took)
-        run = replace(run, peak_memory=task.peak)
+        run = replace(new_run(study.plan.spec, cell), status=problem[0], reason=problem[1])
+        run = replace(run, seconds=time.monotonic() - task.begun, peak_memory=task.peak)
         write_run(study.results, run)
     study.progress.runs[cell.key] = run
     study.progress.states[cell] = "done" if run.is_done else "failed"

@@ -135,7 +135,9 @@ def make_table(spec: TableSpec, results: Results, resampled: Resampled | None = 
             for name, group in groups.items()
             for i, title in enumerate(titles)
         ]
-    return _finish(spec, results, heads, rows, data, systems, "system" if spec.layout == "rows" else "")
+    corner = "system" if spec.layout == "rows" else ""
+    table = Table(spec.name, spec.title or spec.name, tuple(heads), tuple(rows), corner=corner)
+    return _annotate(table, spec, results, data, systems)
 
 
 # Cells by data set, system, and whether they are published.
@@ -163,17 +165,9 @@ def _group_title(name: str, study: Spec, cells: _Cells) -> str:
     return f"{title} {OTHER_DATA}" if True in kinds and not study.data[name].same_as else title
 
 
-def _finish(
-    spec: TableSpec,
-    results: Results,
-    heads: Sequence[ColumnHead],
-    rows: Sequence[TableRow],
-    data: Sequence[str],
-    systems: Sequence[str],
-    corner: str = "",
-) -> Table:
-    notes = table_notes(spec, results, data, systems, [cell for row in rows for cell in row.cells])
-    return Table(spec.name, spec.title or spec.name, tuple(heads), tuple(rows), tuple(notes), corner)
+def _annotate(table: Table, spec: TableSpec, results: Results, data: Sequence[str], systems: Sequence[str]) -> Table:
+    notes = table_notes(spec, results, data, systems, [cell for row in table.rows for cell in row.cells])
+    return replace(table, notes=tuple(notes))
 
 
 def _published_cells(numbers: Sequence[Any], titles: Sequence[str], data: str, system: str) -> tuple[TableCell, ...]:
@@ -201,4 +195,5 @@ def _table_of_values(spec: TableSpec, results: Results) -> Table:
         if row in spec.published:
             numbers = _published_cells(spec.published[row], spec.heads, "", system)
             rows.append(TableRow(f"{row}, {PUBLISHED}", numbers * len(data), is_published=True))
-    return _finish(spec, results, heads, rows, data, (system,))
+    table = Table(spec.name, spec.title or spec.name, tuple(heads), tuple(rows))
+    return _annotate(table, spec, results, data, (system,))

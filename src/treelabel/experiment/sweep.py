@@ -230,8 +230,7 @@ def sweep(
         for index, candidate in enumerate(candidates):
             advance(index, str(candidate))
             try:
-                judge = _Judge(data, held_out, names, rule, seed, max_seconds)
-                trials.append(judge.trial(candidate))
+                trials.append(_cross_validate(candidate, data, held_out, names, rule, seed, max_seconds))
             except KeyboardInterrupt:
                 break
             except Exception as error:  # One that fails must not cost what the others found.
@@ -241,44 +240,40 @@ def sweep(
     return _rank(Sweep(names, len(data), cv, tuple(trials), skipped, left=left))
 
 
-@dataclass(frozen=True)
-class _Judge:
-    """Judges candidates on the same folds."""
-
-    data: Dataset
-    held_out: Sequence[LongArray]
-    metrics: Sequence[str]
-    rule: str | None
-    seed: int
-    max_seconds: float | None
-
-    def trial(self, candidate: Candidate) -> SweepTrial:
-        """Judge one candidate on all folds."""
-        results: list[Result] = []
-        learning, speeds, stopped, megabytes = [], [], False, math.nan
-        for rows in self.held_out:
-            train, test = self.data[np.setdiff1d(np.arange(len(self.data)), rows)], self.data[rows]
-            begin = time.perf_counter()
-            model = make_model(candidate.model, **{"seed": self.seed, **candidate.settings})
-            model.fit(train, max_seconds=self.max_seconds, progress=False)
-            if model.stopped_ == "interrupt":
-                raise KeyboardInterrupt
-            stopped = stopped or model.stopped_ is not None
-            middle = time.perf_counter()
-            scores = model.score(test)
-            speeds.append(len(test) / max(time.perf_counter() - middle, 1e-9))
-            learning.append(middle - begin)
-            if not results:
-                try:
-                    megabytes = saved_bytes(model) / 1e6
-                except TreelabelError as error:
-                    if not disk_is_full(error):
-                        raise
-            used = model.default_rule if self.rule is None else self.rule
-            results.append(evaluate(test, scores=scores, rule=used, metrics=self.metrics, train_frequencies=train))
-        by_fold = {name: tuple(result[name] for result in results) for name in self.metrics}
-        rules = tuple(dict.fromkeys(str(result.rule) for result in results))
-        return SweepTrial(candidate, _pool(results), by_fold, rules, max(learning), min(speeds), megabytes, stopped)
+def _cross_validate(
+    candidate: Candidate,
+    data: Dataset,
+    held_out: Sequence[LongArray],
+    metrics: Sequence[str],
+    rule: str | None,
+    seed: int,
+    max_seconds: float | None,
+) -> SweepTrial:
+    results: list[Result] = []
+    learning, speeds, stopped, megabytes = [], [], False, math.nan
+    for rows in held_out:
+        train, test = data[np.setdiff1d(np.arange(len(data)), rows)], data[rows]
+        begin = time.perf_counter()
+        model = make_model(candidate.model, **{"seed": seed, **candidate.settings})
+        model.fit(train, max_seconds=max_seconds, progress=False)
+        if model.stopped_ == "interrupt":
+            raise KeyboardInterrupt
+        stopped = stopped or model.stopped_ is not None
+        middle = time.perf_counter()
+        scores = model.score(test)
+        speeds.append(len(test) / max(time.perf_counter() - middle, 1e-9))
+        learning.append(middle - begin)
+        if not results:
+            try:
+                megabytes = saved_bytes(model) / 1e6
+            except TreelabelError as error:
+                if not disk_is_full(error):
+                    raise
+        used = model.default_rule if rule is None else rule
+        results.append(evaluate(test, scores=scores, rule=used, metrics=metrics, train_frequencies=train))
+    by_fold = {name: tuple(result[name] for result in results) for name in metrics}
+    rules = tuple(dict.fromkeys(str(result.rule) for result in results))
+    return SweepTrial(candidate, _pool(results), by_fold, rules, max(learning), min(speeds), megabytes, stopped)
 
 
 def saved_bytes(model: Model) -> float:

@@ -48,7 +48,7 @@ class Audit:
     suspects: Suspects
 
     @property
-    def doubt_count(self) -> int:
+    def doubts(self) -> int:
         """The number of labels that are at least as likely wrong as right."""
         return int(np.sum(self.suspects.score >= DOUBTED))
 
@@ -66,13 +66,13 @@ class Audit:
             With id, line (None where it is not known), text, given, suggested, p_given, p_suggested, score, reason and
             duplicate (the id of a document with the same or nearly the same text and other labels).
         """
-        doubted = self.suspects.first(self.doubt_count if top is None else top)
+        doubted = self.suspects.first(self.doubts if top is None else top)
         data, rows = self.data, doubted.rows.tolist()
         columns = {
             "id": [data.ids[row] for row in rows],
             "line": [None if data.lines is None else int(data.lines[row]) for row in rows],
             "text": [data.texts[row] for row in rows],
-            "given": self._paths(doubted.given),
+            "given": self._paths(doubted.labels),
             "suggested": self._paths(doubted.suggested),
             "p_given": _round(doubted.p_given),
             "p_suggested": _round(doubted.p_suggested),

@@ -62,12 +62,12 @@ class Disagreements(NamedTuple):
 class Suspects:
     """Labels that are doubted, the most doubted first.
 
-    `given` is the label in doubt (-1: one is missing), `suggested` what the model would say instead (-1: nothing).
+    `labels` are the labels in doubt (-1: one is missing), `suggested` what the model would say instead (-1: nothing).
     `score` is the probability that the label is wrong; `rate` is the share of such labels that was found.
     """
 
     rows: LongArray
-    given: IntArray
+    labels: IntArray
     suggested: IntArray
     p_given: DoubleArray
     p_suggested: DoubleArray
@@ -126,7 +126,7 @@ def find_suspects(scores: Scores, labels: LabelMatrix, same: Disagreements | Non
 
 class _Entries(NamedTuple):
     rows: LongArray
-    given: LongArray
+    labels: LongArray
     suggested: LongArray
     log_odds: DoubleArray
 
@@ -174,9 +174,9 @@ class _Doubt:
         """Return the probabilities that documents belong below nodes."""
         return np.maximum(entries(self.below, rows, nodes), self.floor[rows])
 
-    def rate(self, labels: "_Entries", has_many: bool) -> float:
+    def rate(self, candidates: "_Entries", has_many: bool) -> float:
         """Estimate the share of given labels that are wrong, as confident learning does."""
-        rows, nodes, suggested = (values[labels.given >= 0] for values in labels[:3])
+        rows, nodes, suggested = (values[candidates.labels >= 0] for values in candidates[:3])
         p, count = self.p_end(rows, nodes), self.count_end
         sums = np.bincount(nodes, p, len(self.classes))
         usual = sums / np.maximum(count, 1)
@@ -293,7 +293,7 @@ def _rank(h: Hierarchy, doubt: _Doubt, result: _Entries, same: Disagreements | N
         same = Disagreements(np.zeros(doubt.below.shape[0]), np.full(doubt.below.shape[0], -1, np.int64))
     log_score = result.log_odds + np.log(np.maximum(rate, same.share[result.rows]))
     order = np.lexsort((result.rows, -log_score))
-    rows, labels, suggested = result.rows[order], result.given[order], result.suggested[order]
+    rows, labels, suggested = result.rows[order], result.labels[order], result.suggested[order]
     copies = np.where(same.share[rows] > 0, same.copy[rows], -1)
     p_label, p_suggested = (
         np.where(nodes >= 0, doubt.p_end(rows, np.maximum(nodes, 0)), np.nan) for nodes in (labels, suggested)
