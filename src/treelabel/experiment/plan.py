@@ -128,8 +128,8 @@ class Progress:
         return [cell for cell, state in self.states.items() if state in states]
 
 
-def load_runs(plan: StudyPlan, results: Path) -> dict[str, Run]:
-    """Load the runs of a plan that a folder has, by key; what is damaged, or of another version, is not there.
+def load_runs(plan: StudyPlan, results: Path) -> dict[Cell, Run]:
+    """Load the runs of a plan that a folder has; what is damaged, or of another version, is not there.
 
     Parameters
     ----------
@@ -140,14 +140,15 @@ def load_runs(plan: StudyPlan, results: Path) -> dict[str, Run]:
 
     Returns
     -------
-    dict of str to Run
+    dict of Cell to Run
+        Systems that are the same but for their names share a run.
     """
     runs = {}
     for cell in plan.cells:
         with suppress(TreelabelError):
             run = load_run(run_file(results, cell.key))
             # A system may be called otherwise than when it was run.
-            runs[cell.key] = replace(run, data=cell.data, system=cell.system)
+            runs[cell] = replace(run, data=cell.data, system=cell.system)
     return runs
 
 
@@ -174,8 +175,8 @@ def progress_of(plan: StudyPlan, results: Path, retry: bool = False, max_seconds
     Progress
     """
     runs = load_runs(plan, results)
-    states = {cell: _state(plan, cell, runs.get(cell.key), results, retry, max_seconds) for cell in plan.cells}
-    return Progress(runs, states)
+    states = {cell: _state(plan, cell, runs.get(cell), results, retry, max_seconds) for cell in plan.cells}
+    return Progress({cell.key: run for cell, run in runs.items()}, states)
 
 
 def _state(plan: StudyPlan, cell: Cell, run: Run | None, results: Path, retry: bool, max_seconds: float) -> State:
