@@ -138,7 +138,7 @@ def measure(name: str, seed: int, kinds: str, python: Path | None) -> list[Claim
         if (kind == at).any()
     )
     print(f"{name}, {kinds}, seed {seed}: {len(noisy):,} documents, {(kind > 0).sum():,} swapped", flush=True)
-    print(f"  treelabel: {ours:.3f} in {took:.1f} s; found of {parts}; {found.doubted:,} listed by default", flush=True)
+    print(f"  treelabel: {ours:.3f} in {took:.1f} s; found of {parts}; {found.doubts:,} listed by default", flush=True)
     what = f"{name}, {kinds}, seed {seed}: precision of the first 5%"
     least = LEAST if kinds == "mixed" else 0.0
     claims = [Claim(what, f"{ours:.3f}", required=f">= {least}", kept=ours >= least)]

@@ -17,10 +17,10 @@ from tests.experiment.small import SPEC, write_study
 from treelabel import TreelabelError, evaluate, make_model
 from treelabel.experiment import code_version
 from treelabel.experiment.data_sets import load_parts
-from treelabel.experiment.plan import make_plan, progress_of
+from treelabel.experiment.plan import load_runs, make_plan, progress_of
 from treelabel.experiment.results import Results, Run
 from treelabel.experiment.running import RunOptions, encoder_of, run_study
-from treelabel.experiment.spec_reader import read_spec
+from treelabel.experiment.spec_reader import parse_spec, read_spec
 from treelabel.experiment.stored_scores import load_stored_scores
 
 COMMAND = """
@@ -132,6 +132,23 @@ def test_the_index_has_a_row_for_every_value(done: Results) -> None:
     assert table.num_rows == 3 * 4
     rows = [row for row in table.to_pylist() if (row["system"], row["seed"], row["metric"]) == ("linear", 1, "hf1")]
     assert rows[0]["value"] == only(done, "linear", 1).value("hf1")
+
+
+def test_systems_that_differ_in_their_names_alone_share_a_run(done: Results) -> None:
+    assert done.folder is not None
+    text = SPEC + '\n[systems.other]\nmodel = "most_frequent"\nseeds = 1\n'
+    runs = load_runs(make_plan(parse_spec(text, done.spec.path)), done.folder)
+    assert [cell.system for cell in runs] == ["linear", "frequent", "other", "linear"]
+    assert [run.system for run in runs.values()] == ["linear", "frequent", "other", "linear"]
+
+
+def test_an_embedding_that_takes_too_much_memory_is_not_tried_again(tmp_path: Path) -> None:
+    text = SPEC.replace('time_limit = "100s"', 'memory_limit = "1MB"')
+    spec = read_spec(write_study(tmp_path, text + '\n[systems.near]\nmodel = "prototype"\nseeds = 1\n'))
+    plan = make_plan(spec, systems=["near"])
+    assert encoder_of(plan, plan.cells[0]) is not None
+    (run,) = run_study(plan, tmp_path / "results", RunOptions()).runs
+    assert (run.status, run.reason) == ("memory", "over 1.0 MB")
 
 
 def test_nothing_is_done_twice(done: Results) -> None:
@@ -328,14 +345,12 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_results(tmp_path: Path) -> 
 
 
 def _workers(folder: Path) -> list[int]:
-    """Workers whose job is about a folder: their job file names it."""
+    """Workers whose job names a folder."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []
-        if "treelabel.experiment.worker" in line:
-            job = Path(line[-1])
-            if job.is_file() and str(folder) in job.read_text():
-                found.append(process.pid)
+        if "treelabel.experiment.worker" in line and str(folder) in line[-1]:
+            found.append(process.pid)
     return found
 
 

@@ -11,7 +11,7 @@ from tests.helpers import Run
 from treelabel import Dataset, make_model
 from treelabel.data import load_sample, split, write
 from treelabel.experiment.claims import cut_short, judge_claims
-from treelabel.experiment.command_systems import combined, read_label_scores
+from treelabel.experiment.command_systems import read_label_scores, sum_or_max
 from treelabel.experiment.results import Results
 from treelabel.experiment.spec_reader import read_spec
 
@@ -72,7 +72,7 @@ def scored(tmp_path: Path, train: Dataset, test: Dataset) -> Path:
 def test_a_peer_writes_scores_of_all_nodes_where_documents_have_one_path(tmp_path: Path) -> None:
     train, test = split(load_sample()[::10], {"train": 0.8, "test": 0.2}, seed=0).values()
     output = scored(tmp_path, train, test)
-    scores = combined(read_label_scores(output, test), "max")
+    scores = sum_or_max(read_label_scores(output, test), "max")
     assert len(scores) == len(test)
     h = test.hierarchy
     dense, tops = scores.dense(), h.level(1)

@@ -45,12 +45,12 @@ def test_cells_are_means_over_seeds_with_half_of_their_interval(tmp_path: Path) 
     (table,) = make_tables(make_study(tmp_path, MAIN))
     values = [100 * judged(0.95, seed)["hf1"] for seed in range(3)]
     half = stats.t.ppf(0.975, 2) * np.std(values, ddof=1) / math.sqrt(3)
-    assert row(table, "Good").cells[0].shown() == f"{np.mean(values):.2f} ± {half:.2f}"
-    assert row(table, "Good").cells[2].shown() == "2.5 ± 2.5"
+    assert row(table, "Good").cells[0].show() == f"{np.mean(values):.2f} ± {half:.2f}"
+    assert row(table, "Good").cells[2].show() == "2.5 ± 2.5"
     stored = judged(0.1).intervals(resamples=100)["hf1"]
     single = row(table, "Poor").cells[0]
-    assert single.found == Summary(stored.value, stored.low, stored.high, 1, "documents")
-    assert row(table, "Poor").cells[2].shown() == "1.5"
+    assert single.summary == Summary(stored.value, stored.low, stored.high, 1, "documents")
+    assert row(table, "Poor").cells[2].show() == "1.5"
     assert "± half of the 95% interval over 3 seeds; over documents, of one seed (Poor)." in table.notes
 
 
@@ -78,7 +78,7 @@ def test_marks_are_those_of_a_paired_bootstrap_with_holm(tmp_path: Path) -> None
     results = Results.load(tmp_path)
     shares = {"good": 0.95, "s0.9": 0.9, "s0.8": 0.8, "s0.7": 0.7, "fair": 0.6, "poor": 0.1}
     column = Column(metric="hf1")
-    cells = [TableCell("one", name, found=summarise(results.of("one", name), column)) for name in shares]
+    cells = [TableCell("one", name, summary=summarise(results.of("one", name), column)) for name in shares]
     found = mark(cells, column, Resampled(results))
     drawn = {name: drawn_values(judged(share), [find_metric("hf1")], 1000)["hf1"] for name, share in shares.items()}
     p_values = []
@@ -91,7 +91,7 @@ def test_marks_are_those_of_a_paired_bootstrap_with_holm(tmp_path: Path) -> None
 
 
 def test_means_that_print_alike_are_best_together() -> None:
-    cells = [TableCell(found=Summary(value)) for value in (0.50001, 0.50002, 0.4)]
+    cells = [TableCell(summary=Summary(value)) for value in (0.50001, 0.50002, 0.4)]
     assert [cell.is_best for cell in mark(cells, Column(metric="hf1"), None)] == [True, True, False]
     assert [cell.is_best for cell in mark(cells, Column(metric="hamming"), None)] == [False, False, True]
 
@@ -99,7 +99,7 @@ def test_means_that_print_alike_are_best_together() -> None:
 def test_published_numbers_stand_under_ours(tmp_path: Path) -> None:
     (table,) = make_tables(make_study(tmp_path, MAIN))
     assert [each.title for each in table.rows] == ["Good", "Good, published", "Fair", "Poor", "other, published"]
-    assert [cell.shown() for cell in row(table, "Good, published").cells] == [
+    assert [cell.show() for cell in row(table, "Good, published").cells] == [
         "81.2±0.3", "0.1", "", "81.2±0.3", "", "", "71.2±0.3", "0.2", "",
     ]  # fmt: skip
     assert [head.group for head in table.heads[::3]] == ["One", "Two †", "RCV1 (not run here)"]
@@ -126,7 +126,7 @@ def test_what_failed_is_said(tmp_path: Path) -> None:
     add_failure(tmp_path, "one", "late", "timeout", "over 10m")
     add_failure(tmp_path, "one", "good", "failed", "no memory", seed=9)
     (table,) = make_tables(Results.load(tmp_path))
-    assert [cell.shown() for cell in row(table, "late").cells[:4]] == ["timeout"] * 3 + ["-"]
+    assert [cell.show() for cell in row(table, "late").cells[:4]] == ["timeout"] * 3 + ["-"]
     assert "late on One: timeout: over 10m" in table.notes
     assert "Good on One (1 of 4 seeds): failed: no memory" in table.notes
 
@@ -139,7 +139,7 @@ def test_systems_may_be_columns(tmp_path: Path) -> None:
     assert [each.title for each in table.rows] == [
         "One: hf1", "One: macro_f1_by_depth[2]", "Two: hf1", "Two: macro_f1_by_depth[2]",
     ]  # fmt: skip
-    assert [cell.shown() for cell in table.rows[0].cells][2] == "0.9"
+    assert [cell.show() for cell in table.rows[0].cells][2] == "0.9"
 
 
 def test_values_of_a_program_are_rows_and_heads(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_values_of_a_program_are_rows_and_heads(tmp_path: Path) -> None:
     make_study(tmp_path, spec + 'published.ICM = ["96.1", "3"]\n', header)
     add_values(tmp_path, "one", "program", {"ICM/error": 96.123456, "ICM/n": 3, "F1/error": 0.5, "F1/n": 123456})
     (table,) = make_tables(Results.load(tmp_path))
-    shown = {each.title: [cell.shown() for cell in each.cells] for each in table.rows}
+    shown = {each.title: [cell.show() for cell in each.cells] for each in table.rows}
     assert shown == {"ICM": ["96.12", "3"], "ICM, published": ["96.1", "3"], "F1": ["0.5", "1.235e+05"]}
 
 
@@ -177,8 +177,8 @@ def test_every_combination_of_a_grid_is_a_row(tmp_path: Path) -> None:
     make_study(tmp_path, MAIN, header)
     add_run(tmp_path, "one", "many[C=0.1]", 0, {RULE: judged(0.5)})
     (table,) = make_tables(Results.load(tmp_path))
-    assert row(table, "Many, C=0.1").cells[0].shown()
-    assert row(table, "Many, C=1.0").cells[0].shown() == "-"
+    assert row(table, "Many, C=0.1").cells[0].show()
+    assert row(table, "Many, C=1.0").cells[0].show() == "-"
 
 
 # Styles

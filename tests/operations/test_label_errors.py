@@ -125,7 +125,7 @@ def test_of_several_labels_one_may_be_extra_and_one_missing() -> None:
     first = {(row, reason) for row, reason in zip(found.rows[:2].tolist(), found.reasons[:2], strict=True)}
     assert first == {(0, "extra"), (1, "missing")}
     missing = found.reasons.index("missing")
-    assert (found.given[missing], h.names[found.suggested[missing]]) == (-1, "x")
+    assert (found.labels[missing], h.names[found.suggested[missing]]) == (-1, "x")
     assert np.isnan(found.p_given[missing])
     assert found.p_suggested[missing] == pytest.approx(0.9)
 

@@ -57,10 +57,10 @@ def audit(
     if output is not None:
         write(result.table(top), output, taxonomy=False, escape_formulas=not raw)
     if json:
-        about = {"model": model, "folds": result.folds, "documents": len(result.data), "doubted": result.doubted}
+        about = {"model": model, "folds": result.folds, "documents": len(result.data), "doubted": result.doubts}
         print_json(about | ({"suspects": rows} if output is None else {"written": str(output), "listed": len(rows)}))
         return
-    counts = f"{result.doubted:,} labels of {len(result.data):,} documents look wrong to {model} ({result.folds} folds)"
+    counts = f"{result.doubts:,} labels of {len(result.data):,} documents look wrong to {model} ({result.folds} folds)"
     if output is not None:
         echo(f"{output}: the {len(rows):,} most doubtful; {counts}")
         return

@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -62,7 +63,7 @@ def bench(
     check_output(export, True, spec)
     study = read_spec(spec)
     if seeds is not None:
-        study = study.with_seeds(tuple(range(seeds)))
+        study = replace(study, seeds=seeds)
     seconds = None if budget is None else parse_seconds(budget, "--budget")
     folder = Path("results", study.name) if output is None else output
     planned = make_plan(study, _listed(data), _listed(systems))
@@ -170,7 +171,7 @@ def _live_table(study: "Study") -> Any:
     left = len(study.progress.cells("todo", "judge"))
     under_way = ", ".join(f"embedding {task.job.data}" for task in study.tasks if task.cell is None)
     metric = next((judge.metrics[0] for judge in plan.spec.judge), "value")
-    caption = f"{metric}; {show_seconds(study.elapsed)}, {left} runs left{'; ' + under_way if under_way else ''}"
+    caption = f"{metric}; {show_seconds(study.seconds)}, {left} runs left{'; ' + under_way if under_way else ''}"
     table = Table(title=escape(plan.spec.title), caption=escape(caption), title_justify="left", caption_justify="left")
     table.add_column("")
     for name in sets:
@@ -194,7 +195,7 @@ def _live_cell(study: "Study", data: str, system: str) -> str:
         parts.append(f"{sum(values) / len(values):.4f} ({len(done)}/{len(cells)})" if values else "done")
     elif runs:
         parts.append(runs[0].status)
-    now = study.begun + study.elapsed
+    now = study.begun + study.seconds
     parts += [f"running {show_seconds(now - task.begun)}" for task in study.tasks if task.cell in cells]
     return " ".join(parts) or "waiting"
 

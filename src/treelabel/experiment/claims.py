@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -38,9 +38,9 @@ class Outcome:
         if math.isnan(self.difference):
             return f"{self.status} on {self.data} ({self.reason})"
         sides = f"{self.left} {self.left_value:.4g}, {self.right} {self.right_value:.4g}"
-        interval = "" if math.isnan(self.low) else f" [{_signed(self.low)}, {_signed(self.high)}]"
+        interval = "" if math.isnan(self.low) else f" [{_with_sign(self.low)}, {_with_sign(self.high)}]"
         why = f"; {self.reason}" if self.reason else ""
-        return f"{self.status} on {self.data}: {_signed(self.difference)}{interval} ({sides}{why})"
+        return f"{self.status} on {self.data}: {_with_sign(self.difference)}{interval} ({sides}{why})"
 
 
 @dataclass(frozen=True)
@@ -56,27 +56,31 @@ class Verdict:
 
     def describe(self) -> str:
         """Say it in one sentence, with the difference on each data set and its 95% interval."""
-        claimed = f" (more than {_signed(self.margin)} is claimed)" if self.margin else ""
+        claimed = f" (more than {_with_sign(self.margin)} is claimed)" if self.margin else ""
         source = f" ({self.source})" if self.source else ""
-        told = "; ".join(outcome.describe() for outcome in self.outcomes)
+        outcomes = "; ".join(outcome.describe() for outcome in self.outcomes)
         about = ""
         if self.status == "open":
             about = ", cut short" if any(each.is_cut_short for each in self.outcomes) else ""
             about += " (mixed)" if any(each.status == "confirmed" for each in self.outcomes) else ""
-        return f"{self.status}{about}: {self.text}{source}: {told}{claimed}."
+        return f"{self.status}{about}: {self.text}{source}: {outcomes}{claimed}."
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON can hold it, for `Results.export`."""
-        return asdict(self) | {"outcomes": [asdict(outcome) for outcome in self.outcomes]}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Verdict":
         """Make a verdict of what `to_json` returned; numbers that are not finite may be strings."""
         try:
-            outcomes = tuple(_outcome(each) for each in stored["outcomes"])
-            values = {name: stored[name] for name in ("name", "text", "status", "source")}
-            _require_standing(values["status"])
-            return cls(**values, margin=float(stored["margin"]), outcomes=outcomes)
+            outcomes = tuple(
+                Outcome(**{**each, **{name: float(each[name]) for name in _NUMBERS}}) for each in stored["outcomes"]
+            )
+            verdict = cls(**{**stored, "margin": float(stored["margin"]), "outcomes": outcomes})
+            for status in (verdict.status, *(outcome.status for outcome in outcomes)):
+                if status not in get_args(Standing):
+                    raise ValueError(f"status {status!r}")
+            return verdict
         except (KeyError, TypeError, ValueError) as error:
             raise TreelabelError(f"a verdict is damaged ({error}); run the study again") from None
 
@@ -84,18 +88,7 @@ class Verdict:
 _NUMBERS = ("difference", "low", "high", "left_value", "right_value")
 
 
-def _outcome(stored: Mapping[str, Any]) -> Outcome:
-    result = Outcome(**{**stored, **{name: float(stored[name]) for name in _NUMBERS}})
-    _require_standing(result.status)
-    return result
-
-
-def _require_standing(status: object) -> None:
-    if status not in get_args(Standing):
-        raise ValueError(f"status {status!r}")
-
-
-def _signed(value: float) -> str:
+def _with_sign(value: float) -> str:
     """Write a difference with its sign, and with as many digits as tell something."""
     return f"{value:+.4f}" if abs(value) < 10 else f"{value:+.1f}"
 
@@ -138,11 +131,9 @@ def judge_claim(claim: Claim, resampled: Resampled) -> Verdict:
     -------
     Verdict
     """
-    names = _data_sets(claim, resampled.results.spec)
-    outcomes = tuple(_judged_on(name, claim, resampled) for name in names)
-    return Verdict(
-        claim.name, claim.text, overall([each.status for each in outcomes]), outcomes, claim.source, claim.margin
-    )
+    outcomes = tuple(_outcome(name, claim, resampled) for name in _data_sets(claim, resampled.results.spec))
+    status = overall([outcome.status for outcome in outcomes])
+    return Verdict(claim.name, claim.text, status, outcomes, claim.source, claim.margin)
 
 
 def overall(result: Sequence[Standing]) -> Standing:
@@ -171,41 +162,42 @@ def _all_systems(side: Side) -> tuple[str, ...]:
     return (*side.systems, *(() if side.relative_to is None else (side.relative_to,)))
 
 
-@dataclass(frozen=True)
-class _Read:
-    """A side on a data set: the values that it takes, how they become one, and what to call it."""
+class _SideValue(NamedTuple):
+    """A side on a data set: what to call it, the values that it takes, and how they become one."""
 
     title: str
     terms: tuple[Term, ...]
     function: Callable[[Sequence[Any]], Any]
 
 
-def _judged_on(data: str, claim: Claim, resampled: Resampled) -> Outcome:
-    left, right = (_read(side, data, resampled) for side in (claim.left, claim.right))
-    for side in (left, right):
-        if isinstance(side, str):
-            return Outcome(data, "open", reason=side)
-    assert isinstance(left, _Read)
-    assert isinstance(right, _Read)
-    cut = len(left.terms)
+class _NoValueError(Exception):
+    """A side has no value on a data set, and why."""
 
-    def difference(values: Sequence[Any]) -> Any:
-        return left.function(values[:cut]) - right.function(values[cut:])
 
-    result = estimate(resampled, [*left.terms, *right.terms], difference)
+def _outcome(data: str, claim: Claim, resampled: Resampled) -> Outcome:
+    try:
+        left, right = (_side_value(side, data, resampled) for side in (claim.left, claim.right))
+    except _NoValueError as error:
+        return Outcome(data, "open", reason=str(error))
+    cut, terms = len(left.terms), [*left.terms, *right.terms]
+
+    def first(values: Sequence[Any]) -> Any:
+        return left.function(values[:cut])
+
+    def second(values: Sequence[Any]) -> Any:
+        return right.function(values[cut:])
+
+    result = estimate(resampled, terms, lambda values: first(values) - second(values))
     if result.problem:
         return Outcome(data, "open", reason=result.problem)
     # Over the same seeds as the difference: that of a system with more of them would not fit it.
-    padded = [*left.terms, *right.terms]
-    first = estimate(resampled, padded, lambda values: left.function(values[:cut])).value
-    second = estimate(resampled, padded, lambda values: right.function(values[cut:])).value
-    low, high = result.interval
+    left_value, right_value = (estimate(resampled, terms, side).value for side in (first, second))
     status, reason = _standing(result, claim.margin)
     unfinished = cut_short(claim, data, resampled.results)
     if unfinished:
         status, reason = "open", unfinished
-    numbers = (result.value, low, high, left.title, right.title, first, second, result.seeds)
-    return Outcome(data, status, *numbers, reason, is_cut_short=bool(unfinished))
+    values = (result.value, *result.interval, left.title, right.title, left_value, right_value)
+    return Outcome(data, status, *values, result.seeds, reason, is_cut_short=bool(unfinished))
 
 
 def cut_short(claim: Claim, data: str, results: Results) -> str:
@@ -225,14 +217,14 @@ def cut_short(claim: Claim, data: str, results: Results) -> str:
     str
         "cut short: hbgl, hitin (1 of 2 seeds)", or "" where all were trained to their end.
     """
-    told: dict[str, None] = {}
+    cut = []
     for side in (claim.left, claim.right):
         for name in _all_systems(side) if side.value is None else ():
             runs = results.of(side.data or data, name)
             stopped = sum(run.stopped for run in runs)
             if stopped:
-                told[name if stopped == len(runs) else f"{name} ({stopped} of {len(runs)} seeds)"] = None
-    return f"cut short: {', '.join(told)}" if told else ""
+                cut.append(name if stopped == len(runs) else f"{name} ({stopped} of {len(runs)} seeds)")
+    return f"cut short: {', '.join(dict.fromkeys(cut))}" if cut else ""
 
 
 def _standing(result: Estimate, margin: float) -> tuple[Standing, str]:
@@ -244,28 +236,25 @@ def _standing(result: Estimate, margin: float) -> tuple[Standing, str]:
     return ("contradicted", "") if high < margin else ("open", "")
 
 
-def _read(side: Side, data: str, resampled: Resampled) -> "_Read | str":
-    """Find out what a side compares on a data set; a text tells why that is not possible."""
+def _side_value(side: Side, data: str, resampled: Resampled) -> _SideValue:
+    """Find out what a side compares on a data set."""
     if side.value is not None:
-        constant = side.value
-        return _Read("the value", (), lambda values: np.float64(constant))
-    place, metric = side.data or data, str(side.metric)
-    terms = [Term(place, name, metric, side.rule) for name in side.systems]
-    title = ""
+        constant = np.float64(side.value)
+        return _SideValue("the value", (), lambda values: constant)
+    metric = str(side.metric)
+    terms = [Term(side.data or data, name, metric, side.rule) for name in side.systems]
     if side.best_of or side.worst_of:
-        result = [estimate(resampled, [term]) for term in terms]
-        problem = next((each.problem for each in result if each.problem), "")
+        estimates = [estimate(resampled, [term]) for term in terms]
+        problem = next((each.problem for each in estimates if each.problem), "")
         if problem:
-            return problem
+            raise _NoValueError(problem)
         wants_largest = is_higher_better(metric) == bool(side.best_of)
-        order = np.argsort([each.value for each in result], kind="stable")
+        order = np.argsort([each.value for each in estimates], kind="stable")
         terms = [terms[order[-1] if wants_largest else order[0]]]
-    elif side.mean_of:
-        title = f"mean of {', '.join(term.system for term in terms)}"
-    title = title or terms[0].system
+    title = f"mean of {', '.join(side.mean_of)}" if side.mean_of else terms[0].system
     many = len(terms)
     if side.relative_to is None:
-        return _Read(title, tuple(terms), lambda values: sum(values) / many)
-    terms.append(Term(place, side.relative_to, metric, side.rule))
+        return _SideValue(title, tuple(terms), lambda values: sum(values) / many)
     title += f" relative to {side.relative_to}"
-    return _Read(title, tuple(terms), lambda values: sum(values[:many]) / many / values[many] - 1)
+    base = replace(terms[0], system=side.relative_to)
+    return _SideValue(title, (*terms, base), lambda values: sum(values[:many]) / many / values[many] - 1)

@@ -8,14 +8,13 @@ import hashlib
 import math
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
 import venv
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +24,6 @@ from scipy import sparse
 from treelabel.core.child_python import child_python
 from treelabel.core.errors import TreelabelError, locate_errors, quote, shorten
 from treelabel.core.json_text import read_json
-from treelabel.core.locking import lock
 from treelabel.core.validation import LARGEST, AnyFloat, Between, validate
 from treelabel.data.dataset import Dataset
 from treelabel.data.read import read
@@ -33,7 +31,7 @@ from treelabel.data.taxonomy.taxonomy_files import write_taxonomy
 from treelabel.data.write import write
 from treelabel.encoders.files import cache_folder
 from treelabel.experiment.data_sets import Splits
-from treelabel.experiment.process_tree import MARK, end_marked, run_watched
+from treelabel.experiment.process_tree import MARK, describe_exit, end_marked, last_line, lock_folder, run_watched
 from treelabel.experiment.spec import PLACEHOLDER, SystemSpec
 from treelabel.hierarchy.label_ids import find_label
 from treelabel.hierarchy.label_matrices import label_matrix
@@ -47,12 +45,12 @@ TIMES = ("fit_seconds", "score_seconds", "model_bytes")
 
 @dataclass(frozen=True)
 class CommandOutput:
-    """The output of a command: scores, decisions or values, how long it ran, its peak memory, and what it told."""
+    """The output of a command: scores, decisions or values, the times that it wrote, how long it ran, its memory."""
 
     scores: Scores | None = None
     decisions: Decisions | None = None
     values: Mapping[str, float] | None = None
-    told: Mapping[str, float] | None = None
+    times: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = math.nan
     peak_memory: float = math.nan
 
@@ -71,25 +69,13 @@ def environment(requirements: tuple[str, ...]) -> Path:
     key = hashlib.sha256("\n".join([sys.version, *requirements]).encode()).hexdigest()[:16]
     folder = cache_folder() / "environments" / key
     python = folder / "bin" / "python"
-    if not (folder / "ready").is_file():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(folder.with_suffix(".lock")):
-            if not (folder / "ready").is_file():
-                venv.create(folder, clear=True, with_pip=False)
-                _install(python, requirements)
-                (folder / "ready").write_text("\n".join(requirements))
+    # Runs that need the same environment start together.
+    with lock_folder(folder, wait=True):
+        if not (folder / "ready").is_file():
+            venv.create(folder, clear=True, with_pip=False)
+            _install(python, requirements)
+            (folder / "ready").write_text("\n".join(requirements))
     return python
-
-
-@contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """Wait until no other process makes the same environment: runs that need it start together."""
-    handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        lock(handle, wait=True)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _install(python: Path, requirements: tuple[str, ...]) -> None:
@@ -163,7 +149,7 @@ def run_command(
     python = environment(system.requirements)
     names = _write_files(parts, working)
     names |= {"python": python, "folder": spec_folder, "output": working / "output", "seed": seed, "threads": threads}
-    command = [_filled(part, names, system.name) for part in system.command]
+    command = [_fill_in(part, names, system.name) for part in system.command]
     limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TREELABEL_THREADS"), str(threads))
     begun = time.perf_counter()
     with (working / "log").open("wb") as log:
@@ -182,9 +168,8 @@ def run_command(
             end_marked(working)
     took = time.perf_counter() - begun
     if returncode:
-        lines = (working / "log").read_text(errors="replace").strip().splitlines()
-        ended = f"ended by {signal.Signals(-returncode).name}" if returncode < 0 else f"exit {returncode}"
-        raise TreelabelError(f"the command failed ({ended}): {shorten(lines[-1], 300) if lines else 'it said nothing'}")
+        last = last_line(working / "log") or "it said nothing"
+        raise TreelabelError(f"the command failed ({describe_exit(returncode)}): {last}")
     if not (working / "output").is_file():
         raise TreelabelError("the command ended well but wrote no file to {output}")
     try:
@@ -203,9 +188,8 @@ def _write_files(parts: Splits, working: Path) -> dict[str, Any]:
         extra={},
         group=None,
     )
-    given = {"train": parts.train, "test": hidden, "valid": parts.valid}
     names: dict[str, Any] = {"data": working.name}
-    for name, part in given.items():
+    for name, part in (("train", parts.train), ("test", hidden), ("valid", parts.valid)):
         if part is not None:
             names[name] = working / f"{name}.jsonl"
             write(part, names[name], labels="paths" if h.is_tree else "auto", taxonomy=False)
@@ -214,7 +198,7 @@ def _write_files(parts: Splits, working: Path) -> dict[str, Any]:
     return names
 
 
-def _filled(part: str, names: Mapping[str, Any], system: str) -> str:
+def _fill_in(part: str, names: Mapping[str, Any], system: str) -> str:
     """Put values in the place of {names}; other braces, as in a program given on the command line, stay."""
 
     def value(result: re.Match[str]) -> str:
@@ -230,48 +214,45 @@ def _filled(part: str, names: Mapping[str, Any], system: str) -> str:
 
 def _read_output(system: SystemSpec, test: Dataset, working: Path) -> CommandOutput:
     output, sibling = working / "output", working / "output.json"
-    told = read_json(sibling, str(sibling), "times") if sibling.is_file() else {}
-    if not isinstance(told, dict):
+    written = read_json(sibling, str(sibling), "times") if sibling.is_file() else {}
+    if not isinstance(written, dict):
         raise TreelabelError('output.json has no times; expected {"fit_seconds": 1.5}')
-    times = {name: _amount(told[name], name) for name in TIMES if told.get(name) is not None}
+    times = {name: written[name] for name in TIMES if written.get(name) is not None}
+    for name, value in times.items():
+        validate(value, Annotated[float, Between(0, LARGEST)], name)
     if system.writes == "values":
         stored = read_json(output, str(output), "values")
         if not isinstance(stored, dict) or not isinstance(stored.get("values"), dict):
             raise TreelabelError('it has no values; expected {"values": {"name": number}}')
         validate(stored["values"], Mapping[str, AnyFloat], "values")
-        return CommandOutput(values={name: float(value) for name, value in stored["values"].items()}, told=times)
+        return CommandOutput(values={name: float(value) for name, value in stored["values"].items()}, times=times)
     with output.open("rb") as stream:
         is_packed = stream.read(2) == b"PK"
     named = output.rename(working / ("output.npz" if is_packed else "output.jsonl"))
     if system.writes == "predictions":
         result = read(named, taxonomy=test.hierarchy, need_text=False, progress=False)
-        rows = _rows(result.ids, test)
-        return CommandOutput(decisions=Decisions(test.hierarchy, result.labels[rows], tuple(test.ids)), told=times)
+        labels = test.hierarchy.closure(result.labels[_rows(result.ids, test)])
+        return CommandOutput(decisions=Decisions(test.hierarchy, labels, tuple(test.ids)), times=times)
     if is_score_file(named):
         scores = Scores.load(named, test.hierarchy)
         scores = scores if scores.ids is None else scores[_rows(scores.ids, test)]
     else:
         scores = read_label_scores(named, test)
-    return CommandOutput(scores=combined(scores, system.combine), told=times)
-
-
-def _amount(value: Any, name: str) -> float:
-    validate(value, Annotated[float, Between(0, LARGEST)], name)
-    return float(value)
+    return CommandOutput(scores=sum_or_max(scores, system.combine), times=times)
 
 
 def _rows(ids: Any, test: Dataset) -> Any:
     """Return where the documents of the test stand among those of a file."""
-    place: dict[str, int] = {}
+    index: dict[str, int] = {}
     for row, name in enumerate(ids):
-        if place.setdefault(name, row) != row:
+        if index.setdefault(name, row) != row:
             raise TreelabelError(f"the document {quote(name)} stands there twice")
-    missing = [name for name in test.ids if name not in place]
+    missing = [name for name in test.ids if name not in index]
     if missing:
         raise TreelabelError(
             f"nothing for {len(missing):,} of {len(test):,} test documents, such as {quote(missing[0])}"
         )
-    return np.array([place[name] for name in test.ids], np.int64)
+    return np.array([index[name] for name in test.ids], np.int64)
 
 
 def read_label_scores(file: Path, test: Dataset) -> Scores:
@@ -290,36 +271,30 @@ def read_label_scores(file: Path, test: Dataset) -> Scores:
         Sparse; labels that are not mentioned have 0.
     """
     h = test.hierarchy
-    nodes: dict[str, int] = {}
-    result: dict[str, dict[int, float]] = {}
+    node_of = cache(partial(find_label, h))
+    rows: list[dict[int, float]] = []
+    ids: dict[str, int] = {}
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
-            where = f"{file}:{number}"
-            row = read_json(line, where, "scores")
-            name, entries = _scored(row, where)
-            if name in result:
-                raise TreelabelError(f"{where}: the document {quote(name)} stands there twice")
-            scored = result[name] = {}
-            for label, p in entries:
-                if label not in nodes:
-                    with locate_errors(where):
-                        nodes[label] = find_label(h, label)
-                if nodes[label] in scored:
-                    raise TreelabelError(f"{where}: the label {quote(label)} stands there twice")
-                scored[nodes[label]] = p
-    rows = _rows(list(result), test)
-    listed = list(result.values())
-    ptr = np.cumsum([0, *(len(listed[row]) for row in rows)])
-    columns = [column for row in rows for column in listed[row]]
-    numbers = np.array([value for row in rows for value in listed[row].values()], np.float32)
-    matrix = sparse.csr_array((numbers, np.array(columns, np.int32), ptr), (len(test), len(h)))
+            with locate_errors(f"{file}:{number}"):
+                name, entries = _scored_labels(read_json(line, f"{file}:{number}", "scores"))
+                if ids.setdefault(name, len(rows)) != len(rows):
+                    raise TreelabelError(f"the document {quote(name)} stands there twice")
+                rows.append({})
+                for label, p in entries:
+                    if node_of(label) in rows[-1]:
+                        raise TreelabelError(f"the label {quote(label)} stands there twice")
+                    rows[-1][node_of(label)] = p
+    columns, numbers = [node for row in rows for node in row], [p for row in rows for p in row.values()]
+    entries_of = np.array(numbers, np.float32), np.array(columns, np.int32), np.cumsum([0, *map(len, rows)])
+    matrix = sparse.csr_array(entries_of, (len(rows), len(h)))
     matrix.sort_indices()
-    return Scores(h, matrix, tuple(test.ids))
+    return Scores(h, matrix[_rows(ids, test)], tuple(test.ids))
 
 
-def _scored(row: Any, where: str) -> tuple[str, list[tuple[str, float]]]:
+def _scored_labels(row: Any) -> tuple[str, list[tuple[str, float]]]:
     """Take the id and the scored labels out of a line."""
     try:
         name, entries = row["id"], [(each.get("label", each.get("path")), each["p"]) for each in row["labels"]]
@@ -327,11 +302,11 @@ def _scored(row: Any, where: str) -> tuple[str, list[tuple[str, float]]]:
         validate(entries, list[tuple[str, float]], "labels")
     except (AttributeError, KeyError, TypeError, TreelabelError):
         expected = '{"id": "7", "labels": [{"label": "A > B", "p": 0.93}]}'
-        raise TreelabelError(f"{where}: expected {expected}, found {quote(row)}") from None
-    return str(name), [(label, float(p)) for label, p in entries]
+        raise TreelabelError(f"expected {expected}, found {quote(row)}") from None
+    return str(name), entries
 
 
-def combined(scores: Scores, how: str) -> Scores:
+def sum_or_max(scores: Scores, how: str) -> Scores:
     """Let inner nodes have the sum or the largest of the scores below them.
 
     Parameters
@@ -347,7 +322,7 @@ def combined(scores: Scores, how: str) -> Scores:
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> s = Scores(Hierarchy.from_paths(["A > B", "A > C"]), [[0.0, 0.25, 0.5]])
-    >>> combined(s, "sum").dense().tolist(), combined(s, "max").dense().tolist()
+    >>> sum_or_max(s, "sum").dense().tolist(), sum_or_max(s, "max").dense().tolist()
     ([[0.75, 0.25, 0.5]], [[0.5, 0.25, 0.5]])
     """
     if how == "none":

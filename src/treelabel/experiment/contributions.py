@@ -48,10 +48,13 @@ def save_parts(file: Path, results: Sequence[Result]) -> None:
 def _arrays(name: str, part: Any) -> dict[str, npt.NDArray[Any]]:
     if not sparse.issparse(part):
         return {name: np.asarray(part)}
-    shape = np.array(part.shape, np.int64)
-    return {f"{name}/{field}": getattr(part, field) for field in ("data", "indices", "indptr")} | {
-        f"{name}/shape": shape
+    arrays = {
+        "data": part.data,
+        "indices": part.indices,
+        "indptr": part.indptr,
+        "shape": np.array(part.shape, np.int64),
     }
+    return {f"{name}/{field}": array for field, array in arrays.items()}
 
 
 def load_parts(file: Path, index: int, metrics: Sequence[Metric]) -> dict[Any, tuple[Any, ...]]:
@@ -82,12 +85,12 @@ def load_parts(file: Path, index: int, metrics: Sequence[Metric]) -> dict[Any, t
 def _parts(stored: Npz, name: str, file: Path) -> tuple[Any, ...]:
     result: list[Any] = []
     while True:
-        place = f"{name}/{len(result)}"
-        if place in stored:
-            result.append(stored[place])
-        elif f"{place}/data" in stored:
-            rows, columns = stored[f"{place}/shape"].tolist()
-            parts = stored[f"{place}/data"], stored[f"{place}/indices"], stored[f"{place}/indptr"]
+        key = f"{name}/{len(result)}"
+        if key in stored:
+            result.append(stored[key])
+        elif f"{key}/data" in stored:
+            rows, columns = stored[f"{key}/shape"].tolist()
+            parts = stored[f"{key}/data"], stored[f"{key}/indices"], stored[f"{key}/indptr"]
             result.append(checked_csr(parts, (rows, columns), str(file)))
         else:
             return tuple(result)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,9 +21,8 @@ from treelabel.data.sample import load_sample
 from treelabel.data.splits import per_class, split
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy
 from treelabel.data.transforms import unfold
-from treelabel.experiment.spec import DataSpec
+from treelabel.experiment.spec import SAMPLE, DataSpec
 
-SAMPLE = "sample"
 # What chooses among the combinations of a grid: a share of the training documents, and no more than so many of them.
 HELD_OUT = 0.2
 MOST_LEARNED, MOST_HELD_OUT = 3_000, 1_000
@@ -39,12 +39,11 @@ class Splits:
 
     def for_choosing(self) -> "tuple[Dataset, Dataset]":
         """Return documents to learn from and to judge on, none of them a test document, for choosing parameters."""
-        held = self.valid if self.valid is not None else self.spare
-        if held is not None:
-            return some_of(self.train, MOST_LEARNED), some_of(held, MOST_HELD_OUT)
-        # Published numbers are of divisions that know nothing of duplicates.
-        shares = {"learn": 1 - HELD_OUT, "held": HELD_OUT}
-        learn, held = split(self.train, shares, seed=0, keep_duplicates=False).values()
+        learn, held = self.train, self.valid if self.valid is not None else self.spare
+        if held is None:
+            # Published numbers are of divisions that know nothing of duplicates.
+            shares = {"learn": 1 - HELD_OUT, "held": HELD_OUT}
+            learn, held = split(self.train, shares, seed=0, keep_duplicates=False).values()
         return some_of(learn, MOST_LEARNED), some_of(held, MOST_HELD_OUT)
 
 
@@ -62,16 +61,14 @@ def find_file(name: str, folder: Path) -> Path:
     -------
     Path
     """
-    given = os.environ.get("TREELABEL_DATA")
-    places = [
-        folder,
-        *([Path(given)] if given else [Path("..", "shared", "data"), folder.parent.parent / "shared" / "data"]),
-    ]
-    for place in places:
-        if (place / name).is_file():
-            return place / name
-    looked = ", ".join(str(place) for place in places)
-    raise TreelabelError(f"{name}: not found in {looked}; set TREELABEL_DATA to the folder of the data sets")
+    chosen = os.environ.get("TREELABEL_DATA")
+    usual = [Path("..", "shared", "data"), folder.parent.parent / "shared" / "data"]
+    folders = [folder, *([Path(chosen)] if chosen else usual)]
+    for each in folders:
+        if (each / name).is_file():
+            return each / name
+    searched = ", ".join(map(str, folders))
+    raise TreelabelError(f"{name}: not found in {searched}; set TREELABEL_DATA to the folder of the data sets")
 
 
 # Settings of models that may name a file.
@@ -119,11 +116,8 @@ def params_hash(params: Mapping[str, Any], folder: Path) -> list[str]:
     result = []
     for name in FILE_SETTINGS:
         if isinstance(params.get(name), str):
-            try:
-                file = find_file(params[name], folder)
-            except TreelabelError:
-                continue
-            result.append(_file_hash(file, file.stat().st_size, file.stat().st_mtime_ns))
+            with suppress(TreelabelError):
+                result.append(_file_hash(find_file(params[name], folder)))
     return result
 
 
@@ -165,16 +159,17 @@ def content_hash(data: DataSpec, folder: Path) -> str:
     str
     """
     options = {name: value for name, value in asdict(data).items() if name not in ("name", "title", "note", "same_as")}
-    files = {
-        part: _file_hash(file, file.stat().st_size, file.stat().st_mtime_ns)
-        for part, file in files_of(data, folder).items()
-    }
+    files = {part: _file_hash(file) for part, file in files_of(data, folder).items()}
     text = json.dumps([options, files], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
+def _file_hash(file: Path) -> str:
+    return _hash_once(file, file.stat().st_size, file.stat().st_mtime_ns)
+
+
 @lru_cache(maxsize=256)
-def _file_hash(file: Path, size: int, changed: int) -> str:
+def _hash_once(file: Path, size: int, changed: int) -> str:
     return file_sha256(file)
 
 

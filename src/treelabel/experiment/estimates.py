@@ -7,7 +7,7 @@ t-interval of what each of them gives. The interval of both reaches as far as th
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -18,7 +18,7 @@ from treelabel.evaluation.result import Result
 from treelabel.evaluation.significance import exchanged_sums
 from treelabel.evaluation.statistics import bootstrap_sums
 from treelabel.experiment.metric_names import base_metric, spelled_metric
-from treelabel.experiment.results import Judgement, Results, Run
+from treelabel.experiment.results import Results, Run
 from treelabel.experiment.spec import Spec
 from treelabel.metrics.metric import Metric
 
@@ -27,6 +27,8 @@ LEVEL = 0.95
 # Steps of the search for a p-value: each halves what is left of its logarithm.
 BISECTIONS = 60
 SMALLEST_P = 1e-300
+# Takes numbers, or arrays of the same length, one for each term.
+Function: TypeAlias = Callable[[Sequence[Any]], Any]
 
 
 @dataclass(frozen=True)
@@ -132,28 +134,24 @@ class Resampled:
         if self.is_program(run):
             return np.full(self.resamples, run.value(metric, rule))
         name, known = spelled_metric(metric), self._known.setdefault((run.key, judged.rule), {})
-        if name not in known and self.results.folder is not None:
+        if name not in known:
             # What tables and claims ask for is drawn at once, as the file is read only once for them.
             asked = {base_metric(name), *(() if known else self._named)}
-            known |= self._drawn(run, judged, asked)
+            result = self.results.result(run, judged.rule)
+            if result is not None:
+                metrics = [each for each in result.metrics if each.name in asked]
+                known |= drawn_values(result, metrics, self.resamples)
             known.setdefault(name, None)
-        return known.get(name)
+        return known[name]
 
     def is_program(self, run: Run) -> bool:
         """Whether a run is a program of the study's own, whose values have no documents behind them."""
-        system = self.results.spec.systems.get(base_metric(run.system))
-        return system is not None and system.command is not None and system.writes == "values"
+        system = self.results.spec.systems.get(run.system)
+        return system is not None and system.writes_values
 
     def draws(self, run: Run) -> bool:
         """Whether a run is a program that draws at random, so that only several seeds tell how far it may be off."""
-        system = self.results.spec.systems.get(base_metric(run.system))
-        return self.is_program(run) and "{seed}" in " ".join((system and system.command) or ())
-
-    def _drawn(self, run: Run, judged: Judgement, names: set[str]) -> dict[str, DoubleArray]:
-        result = self.results.result(run, judged.rule)
-        if result is None:
-            return {}
-        return drawn_values(result, [metric for metric in result.metrics if metric.name in names], self.resamples)
+        return self.is_program(run) and "{seed}" in " ".join(self.results.spec.systems[run.system].command or ())
 
 
 def drawn_values(result: Result, metrics: Sequence[Metric], resamples: int) -> dict[str, DoubleArray]:
@@ -205,9 +203,7 @@ def named_metrics(spec: Spec) -> set[str]:
     return {base_metric(spelled_metric(name)) for name in listed if name is not None}
 
 
-def estimate(
-    resampled: Resampled, terms: Sequence[Term], function: Callable[[Sequence[Any]], Any] = lambda values: values[0]
-) -> Estimate:
+def estimate(resampled: Resampled, terms: Sequence[Term], function: Function = lambda values: values[0]) -> Estimate:
     """Estimate a function of values of systems: its mean over seeds, and its noise.
 
     Seeds are paired: the function is computed for each seed that all systems have, those with a single run aside.
@@ -234,12 +230,9 @@ def estimate(
     if not chosen:
         return Estimate(math.nan, problem="the systems have no seed in common")
     with np.errstate(all="ignore"):
-        points = [
-            float(
-                function([np.float64(run.value(term.metric, term.rule)) for term, run in zip(terms, each, strict=True)])
-            )
-            for each in chosen
-        ]
+        pairs = [list(zip(terms, each, strict=True)) for each in chosen]
+        values = [[np.float64(run.value(term.metric, term.rule)) for term, run in each] for each in pairs]
+        points = [float(function(each)) for each in values]
     is_known = len(points) > 1 and bool(np.isfinite(points).all())
     error = float(np.std(points, ddof=1) / math.sqrt(len(points))) if is_known else math.nan
     point = float(np.mean(points))
@@ -268,10 +261,7 @@ def _problem(results: Results, term: Term, result: Mapping[int, Run]) -> str:
 
 
 def _document_noise(
-    resampled: Resampled,
-    terms: Sequence[Term],
-    chosen: Sequence[Sequence[Run]],
-    function: Callable[[Sequence[Any]], Any],
+    resampled: Resampled, terms: Sequence[Term], chosen: Sequence[Sequence[Run]], function: Function
 ) -> tuple[float, float, float]:
     """How far the interval over documents reaches below and above, and the standard error; NaN if it is not known."""
     drawn = np.zeros(resampled.resamples)
@@ -292,10 +282,7 @@ def _document_noise(
 
 
 def _exchanged_error(
-    resampled: Resampled,
-    terms: Sequence[Term],
-    chosen: Sequence[Sequence[Run]],
-    function: Callable[[Sequence[Any]], Any],
+    resampled: Resampled, terms: Sequence[Term], chosen: Sequence[Sequence[Run]], function: Function
 ) -> float:
     """The standard error of a comparison of two systems by a mean over labels with few documents; 0 of all others.
 
@@ -306,9 +293,7 @@ def _exchanged_error(
         return 0.0
     sides: tuple[list[Any], list[Any]] = [], []
     values: list[Callable[[tuple[Any, ...]], float]] = []
-    for term, run, side in (
-        (*pair, sides[index]) for runs in chosen for index, pair in enumerate(zip(terms, runs, strict=True))
-    ):
+    for term, run, side in (each for runs in chosen for each in zip(terms, runs, sides, strict=True)):
         judged = run.judged_by(term.metric, term.rule)
         result = None if judged is None else resampled.results.result(run, judged.rule)
         if result is None or not result.why_no_interval(term.metric):

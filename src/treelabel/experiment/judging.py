@@ -61,7 +61,7 @@ def judge_output(
         result, problems = _result(output, judge, data, train, test)
         notes += problems
         if result is not None:
-            judged.append(_judged(judge, result))
+            judged.append(_judgement(judge, result))
             results.append(result)
     if not judged:
         raise TreelabelError("; ".join(notes) or "no [[judge]] is for this data set")
@@ -75,9 +75,9 @@ def _result(
     rule = output.default_rule if judge.rule == DEFAULT_RULE else judge.rule
     metrics, problems = list(judge.metrics), []
     if output.scores is None:
-        listed = [name for name in metrics if "scores" in find_metric(name).needs]
-        problems += [f"{name} needs scores, and there are labels only" for name in listed]
-        metrics = [name for name in metrics if name not in listed]
+        of_scores = [name for name in metrics if "scores" in find_metric(name).needs]
+        problems += [f"{name} needs scores, and there are labels only" for name in of_scores]
+        metrics = [name for name in metrics if name not in of_scores]
     while metrics:
         try:
             return evaluate(
@@ -100,25 +100,9 @@ def _result(
     return None, problems
 
 
-def _judged(judge: Judge, result: Result) -> Judgement:
+def _judgement(judge: Judge, result: Result) -> Judgement:
     intervals = {}
-    size = len(result.context.hierarchy) * result.count * RESAMPLES
-    if result.count and size <= MOST_DRAWN:
-        results = result.intervals(resamples=RESAMPLES)
-        intervals = {name: (each.low, each.high) for name, each in results.items() if np.isfinite(each.low)}
+    if result.count and len(result.context.hierarchy) * result.count * RESAMPLES <= MOST_DRAWN:
+        ends = result.intervals(resamples=RESAMPLES)
+        intervals = {name: (each.low, each.high) for name, each in ends.items() if np.isfinite(each.low)}
     return Judgement(judge.rule, result.rule or "labels as given", dict(result.values), intervals, sums_of(result))
-
-
-def measured(result: Result, metric: str) -> tuple[float, bool]:
-    """Return a metric's value, and whether a higher one is better.
-
-    Parameters
-    ----------
-    result : Result
-        What was judged.
-
-    Returns
-    -------
-    (float, bool)
-    """
-    return result[metric], find_metric(metric).higher_is_better

@@ -4,18 +4,18 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from treelabel.core.errors import TreelabelError, quote, shorten
-from treelabel.core.registry import suggestion
+from treelabel.core.errors import TreelabelError, shorten
 from treelabel.experiment.code_version import is_current
 from treelabel.experiment.command_systems import files_hash
 from treelabel.experiment.data_sets import content_hash, params_hash
-from treelabel.experiment.results import Results, Run, load_run
-from treelabel.experiment.spec import Spec, SystemSpec
+from treelabel.experiment.results import Results, Run, load_run, run_file
+from treelabel.experiment.spec import Spec, SystemSpec, check_known
 
 State = Literal["done", "judge", "todo", "failed"]
 
@@ -63,41 +63,41 @@ def make_plan(spec: Spec, data: Iterable[str] | None = None, systems: Iterable[s
     -------
     Plan
     """
-    sets = _chosen(data, spec.data, "data set")
-    chosen = _chosen(systems, spec.systems, "system")
     missing, hashes = {}, {}
-    for name in sets:
+    for name in _select(data, spec.data, "data set"):
         try:
             hashes[name] = content_hash(spec.data[name], spec.folder)
         except (TreelabelError, OSError) as error:
             missing[name] = shorten(str(error), 500)
+    chosen = [spec.systems[name] for name in _select(systems, spec.systems, "system")]
     cells = [
-        Cell(name, system, seed, _key(spec, spec.systems[system], name, hashes[name], seed), hashes[name])
+        Cell(name, system.name, seed, _key(spec, system, name, hashes[name], seed), hashes[name])
         for number in range(max(len(spec.seeds_of(each)) for each in spec.systems.values()))
         for name in hashes
         for system in chosen
-        if spec.systems[system].data is None or name in (spec.systems[system].data or ())
-        for seed in spec.seeds_of(spec.systems[system])[number : number + 1]
+        if system.data is None or name in system.data
+        for seed in spec.seeds_of(system)[number : number + 1]
     ]
     return StudyPlan(spec, tuple(cells), missing)
 
 
-def _chosen(wanted: Iterable[str] | None, known: Iterable[str], what: str) -> list[str]:
+def _select(wanted: Iterable[str] | None, known: Iterable[str], what: str) -> list[str]:
+    """Return the names that are wanted, by default all; the name of a grid stands for all its combinations."""
     names = list(known)
     if wanted is None:
         return names
     result: list[str] = []
     for name in wanted:
-        fitting = [each for each in names if each == name or each.startswith(f"{name}[")]
-        if not fitting:
-            raise TreelabelError(f"unknown {what} {quote(name)}; {suggestion(name, names)}")
-        result += fitting
+        matches = [each for each in names if each == name or each.startswith(f"{name}[")]
+        if not matches:
+            check_known([name], names, what)
+        result += matches
     return result
 
 
 def _key(spec: Spec, system: SystemSpec, data: str, data_hash: str, seed: int) -> str:
     """Hash what a result depends on; which rules and metrics judge it is kept beside it."""
-    given = {
+    identity = {
         "data": data_hash,
         "model": system.model,
         "params": system.params_on(data),
@@ -106,11 +106,11 @@ def _key(spec: Spec, system: SystemSpec, data: str, data_hash: str, seed: int) -
         "seed": seed,
     }
     if files := params_hash(system.params_on(data), spec.folder):
-        given["files"] = files
+        identity["files"] = files
     if system.command is not None:
-        given["command"] = [*system.command, *system.requirements, system.writes, system.combine]
-        given["program"] = files_hash(system, spec.folder)
-    return hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest()[:20]
+        identity["command"] = [*system.command, *system.requirements, system.writes, system.combine]
+        identity["program"] = files_hash(system, spec.folder)
+    return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:20]
 
 
 # What is done
@@ -118,17 +118,41 @@ def _key(spec: Spec, system: SystemSpec, data: str, data_hash: str, seed: int) -
 
 @dataclass(frozen=True)
 class Progress:
-    """The part of a plan that is done: the runs that count, and the state of every cell."""
+    """The part of a plan that is done: runs by key, and the state of every cell."""
 
-    runs: Mapping[str, Run]
-    states: Mapping[Cell, State]
+    runs: dict[str, Run]
+    states: dict[Cell, State]
 
     def cells(self, *states: State) -> list[Cell]:
         """Return the cells in some states."""
         return [cell for cell, state in self.states.items() if state in states]
 
 
-def progress_of(plan: StudyPlan, results: Path, retry: bool = False, max_seconds: float | None = None) -> Progress:
+def load_runs(plan: StudyPlan, results: Path) -> dict[Cell, Run]:
+    """Load the runs of a plan that a folder has; what is damaged, or of another version, is not there.
+
+    Parameters
+    ----------
+    plan : StudyPlan
+        The cells.
+    results : Path
+        The folder of results, which may have runs of other plans too.
+
+    Returns
+    -------
+    dict of Cell to Run
+        Systems that are the same but for their names share a run.
+    """
+    runs = {}
+    for cell in plan.cells:
+        with suppress(TreelabelError):
+            run = load_run(run_file(results, cell.key))
+            # A system may be called otherwise than when it was run.
+            runs[cell] = replace(run, data=cell.data, system=cell.system)
+    return runs
+
+
+def progress_of(plan: StudyPlan, results: Path, retry: bool = False, max_seconds: float = math.inf) -> Progress:
     """Find what is done.
 
     A run counts while the code that it used is what it was. If only what judges has changed, or other metrics are asked
@@ -143,57 +167,37 @@ def progress_of(plan: StudyPlan, results: Path, retry: bool = False, max_seconds
         The folder of results.
     retry : bool
         Whether to repeat runs that failed.
-    max_seconds : float, optional
+    max_seconds : float
         How long training may take now.
 
     Returns
     -------
     Progress
     """
-    runs: dict[str, Run] = {}
-    states: dict[Cell, State] = {}
-    for cell in plan.cells:
-        file = results / "runs" / f"{cell.key}.json"
-        run = _loaded(file)
-        states[cell] = "todo" if run is None else _state(plan, cell, run, results, retry, max_seconds)
-        if run is not None:
-            runs[cell.key] = run
-    return Progress(runs, states)
+    runs = load_runs(plan, results)
+    states = {cell: _state(plan, cell, runs.get(cell), results, retry, max_seconds) for cell in plan.cells}
+    return Progress({cell.key: run for cell, run in runs.items()}, states)
 
 
-def _loaded(file: Path) -> Run | None:
-    try:
-        return load_run(file) if file.is_file() else None
-    except TreelabelError:
-        # It is damaged, or of another version: it is done again.
-        return None
-
-
-def _state(plan: StudyPlan, cell: Cell, run: Run, results: Path, retry: bool, max_seconds: float | None) -> State:
-    if not is_current(run.code, judging=False):
+def _state(plan: StudyPlan, cell: Cell, run: Run | None, results: Path, retry: bool, max_seconds: float) -> State:
+    if run is None or not is_current(run.code, judging=False):
         return "todo"
     if not run.is_done:
         return "todo" if retry else "failed"
-    longer = math.inf if max_seconds is None else max_seconds
-    if run.stopped and longer > 1.1 * run.max_seconds:
+    if run.stopped and max_seconds > 1.1 * run.max_seconds:
         return "todo"
-    system = plan.spec.systems[cell.system]
-    if system.command is not None and system.writes == "values":
+    if plan.spec.systems[cell.system].writes_values:
         return "done"
     wanted = {f"{judge.rule} {metric}" for judge in plan.spec.judges_of(cell.data) for metric in judge.metrics}
     result = Results(plan.spec, (run,), results)
-    if is_current(run.code) and wanted <= set(run.asked):
-        return "done" if _has_parts(result, run) else "todo"
-    return "judge" if result.scores_file(run) is not None else "todo"
-
-
-def _has_parts(result: Results, run: Run) -> bool:
-    """Whether the values of a run are those of its documents; if not, a file was cut short or altered."""
+    if not is_current(run.code) or not wanted <= set(run.asked):
+        return "judge" if result.scores_file(run) is not None else "todo"
     try:
         result.require_parts(run)
     except (TreelabelError, OSError):
-        return False
-    return True
+        # A file was cut short or altered.
+        return "todo"
+    return "done"
 
 
 def estimate(cells: Iterable[Cell], runs: Iterable[Run]) -> tuple[float, int]:
@@ -218,14 +222,16 @@ def estimate(cells: Iterable[Cell], runs: Iterable[Run]) -> tuple[float, int]:
         if math.isfinite(run.seconds):
             known[run.data, run.system] = max(run.seconds, known.get((run.data, run.system), 0.0))
     wanted = [known.get((cell.data, cell.system)) for cell in cells]
-    return sum(each for each in wanted if each is not None), sum(each is None for each in wanted)
+    return sum(each for each in wanted if each is not None), wanted.count(None)
 
 
-def started(plan: StudyPlan, cell: Cell) -> Run:
+def new_run(spec: Spec, cell: Cell) -> Run:
     """Return the run of a cell, before anything of it is known.
 
     Parameters
     ----------
+    spec : Spec
+        The study.
     cell : Cell
         One of its cells.
 
@@ -233,7 +239,6 @@ def started(plan: StudyPlan, cell: Cell) -> Run:
     -------
     Run
     """
-    system = plan.spec.systems[cell.system]
-    title = system.title or system.name
-    run = Run(cell.key, cell.data, cell.system, cell.seed, title=title, data_hash=cell.data_hash)
-    return replace(run, model=system.model, params=system.params_on(cell.data))
+    system = spec.systems[cell.system]
+    title, params = system.title or system.name, system.params_on(cell.data)
+    return Run(**asdict(cell), title=title, model=system.model, params=params)

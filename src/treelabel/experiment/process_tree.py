@@ -4,12 +4,16 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from treelabel.core.atomic_output import make_folder
+from treelabel.core.errors import shorten
+from treelabel.core.locking import lock
 
 # Names the folder of temporary files of a run, or one in it; all that a process starts inherit it.
 MARK = "TREELABEL_RUN"
@@ -98,6 +102,40 @@ def family_of(pid: int) -> list[psutil.Process]:
         parent = psutil.Process(pid)
         return [parent, *parent.children(recursive=True)]
     return []
+
+
+def describe_exit(code: int) -> str:
+    """Say how a process ended.
+
+    >>> describe_exit(3), describe_exit(-9)
+    ('exit 3', 'ended by SIGKILL')
+    """
+    return f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+
+
+def last_line(log: Path) -> str:
+    """Return the last line that a process wrote, shortened; "" where there is none."""
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return shorten(lines[-1], 300) if lines else ""
+
+
+@contextmanager
+def lock_folder(folder: Path, wait: bool = False) -> Iterator[bool]:
+    """Make a folder and hold its lock: True, or where another process holds it, False or a wait.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    wait : bool
+        Whether to wait for the other process.
+    """
+    make_folder(folder)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        yield lock(handle, wait=wait)
+    finally:
+        os.close(handle)
 
 
 def kill_group(leader: int) -> None:

@@ -14,9 +14,8 @@ Values that are not finite are strings in JSON ("nan", "inf").
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -149,14 +148,16 @@ class Run:
             return self.documents.get("test", 0) / self.score_seconds if self.score_seconds > 0 else math.nan
         return float(getattr(self, name))
 
-    def to_json(self, sums: bool = True) -> str:
-        """Return the run as JSON text, with its checksum, or without the sums of metrics, to be exported."""
-        stored = {"format": FORMAT, "version": VERSION, **asdict(self)}
-        if not sums:
-            stored["judged"] = [{**each, "sums": {}} for each in stored["judged"]]
-            return json.dumps(_finite(stored), indent=1)
-        plain = json.loads(json.dumps(_finite(stored)))
-        return json.dumps({**plain, "checksum": _checksum(plain)}, indent=1)
+    def to_json(self) -> str:
+        """Return the run as JSON text, with its checksum."""
+        stored = json.loads(json.dumps(_finite({"format": FORMAT, "version": VERSION, **asdict(self)})))
+        return json.dumps({**stored, "checksum": _checksum(stored)}, indent=1)
+
+    def for_export(self) -> dict[str, Any]:
+        """Return the run as JSON values, without the sums of metrics and the code that it used."""
+        judged = tuple(replace(each, sums={}) for each in self.judged)
+        stored = _finite({"format": FORMAT, "version": VERSION, **asdict(replace(self, judged=judged))})
+        return {name: value for name, value in stored.items() if name != "code"}
 
 
 @dataclass(frozen=True)
@@ -172,17 +173,17 @@ class Results:
     @classmethod
     def load(cls, path: str | Path) -> "Results":
         """Load a folder of results, or a file that `export` wrote."""
-        place = Path(path)
-        if place.is_dir():
-            return cls._load_folder(place)
-        if not place.exists():
-            raise TreelabelError(f"{place}: does not exist; expected a folder that `treelabel bench` wrote")
-        stored = read_json(place.read_bytes(), str(place), "results")
+        file = Path(path)
+        if file.is_dir():
+            return cls._load_folder(file)
+        if not file.exists():
+            raise TreelabelError(f"{file}: does not exist; expected a folder that `treelabel bench` wrote")
+        stored = read_json(file, str(file), "results")
         if not isinstance(stored, dict) or stored.get("format") != EXPORT_FORMAT:
-            raise TreelabelError(f"{place}: is no file of results; expected one that `treelabel bench --export` wrote")
-        with locate_errors(place):
+            raise TreelabelError(f"{file}: is no file of results; expected one that `treelabel bench --export` wrote")
+        with locate_errors(file):
             spec = parse_spec(str(stored["spec"]), Path(str(stored["path"])))
-            runs = tuple(run_from_json(each, str(place)) for each in stored["runs"])
+            runs = tuple(run_from_json(each, str(file)) for each in stored["runs"])
             return cls(spec, runs, None, str(stored.get("command", "")), tuple(stored.get("verdicts", ())))
 
     @classmethod
@@ -191,17 +192,18 @@ class Results:
             raise TreelabelError(
                 f"{folder}: has no spec.toml and study.json; expected a folder that `treelabel bench` wrote"
             )
-        about = read_json((folder / "study.json").read_bytes(), str(folder / "study.json"), "study")
+        about = read_json(folder / "study.json", str(folder / "study.json"), "study")
         if not isinstance(about, dict) or not {"path", "keys"} <= about.keys():
             raise TreelabelError(f"{folder / 'study.json'}: damaged; run the study again")
         spec = parse_spec((folder / "spec.toml").read_text(encoding="utf-8"), Path(str(about["path"])))
         # Without keys, all runs that are there.
-        keys = about["keys"] if isinstance(about["keys"], dict) else dict.fromkeys(_stems(folder / "runs"))
+        keys = about["keys"]
+        if not isinstance(keys, dict):
+            keys = dict.fromkeys(sorted(file.stem for file in (folder / "runs").glob("*.json")))
         runs = []
         for key, names in keys.items():
-            file = folder / "runs" / f"{key}.json"
-            if file.is_file():
-                run = load_run(file)
+            if run_file(folder, key).is_file():
+                run = load_run(run_file(folder, key))
                 runs.append(run if names is None else replace(run, data=str(names[0]), system=str(names[1])))
         return cls(spec, tuple(runs), folder)
 
@@ -217,8 +219,11 @@ class Results:
         -------
         list of Run
         """
-        result = [run for run in self.runs if run.data == data and run.system == system and run.is_done]
-        return sorted(result, key=lambda run: run.seed)
+        return sorted((run for run in self.all_of(data, system) if run.is_done), key=lambda run: run.seed)
+
+    def all_of(self, data: str, system: str) -> list[Run]:
+        """Return the runs of a system on a data set, failures too."""
+        return [run for run in self.runs if (run.data, run.system) == (data, system)]
 
     def problem(self, data: str, system: str) -> str:
         """Return why a system has no result on a data set: "failed: the reason", or "" if it has, or never ran.
@@ -232,10 +237,8 @@ class Results:
         -------
         str
         """
-        runs = [run for run in self.runs if run.data == data and run.system == system]
-        if any(run.is_done for run in runs):
-            return ""
-        return next((f"{run.status}: {run.reason}" for run in runs), "")
+        runs = self.all_of(data, system)
+        return "" if not runs or self.of(data, system) else f"{runs[0].status}: {runs[0].reason}"
 
     def result(self, run: Run, rule: str) -> Result | None:
         """Return the Result of a run under a rule, with the parts of documents; None where these were not kept.
@@ -255,22 +258,21 @@ class Results:
         """
         if self.folder is None or not (self.folder / "parts" / f"{run.key}.npz").is_file():
             return None
-        index = next(index for index, each in enumerate(run.judged) if each.rule == rule)
-        judged = run.judged[index]
+        index, judged = next((index, each) for index, each in enumerate(run.judged) if each.rule == rule)
         metrics = [find_metric(name) for name in dict.fromkeys(base_metric(name) for name in judged.values)]
         parts = load_parts(self.folder / "parts" / f"{run.key}.npz", index, metrics)
         if not parts:
             return None
-        sums = {key: tuple(_sum(part) for part in each) for key, each in parts.items()}
+        sums = {key: tuple(np.asarray(part.sum(axis=0)).ravel() for part in each) for key, each in parts.items()}
         known = [metric for metric in metrics if metric.key in parts]
-        results = Result(known, sums, self.context(run.context), run.documents["test"], judged.used_rule, parts)
-        for name, value in results.values.items():
+        result = Result(known, sums, self.context(run.context), run.documents["test"], judged.used_rule, parts)
+        for name, value in result.values.items():
             if not np.isclose(value, judged.values.get(name, value), rtol=1e-6, atol=1e-9, equal_nan=True):
                 raise TreelabelError(
                     f"{self.folder}: runs/{run.key}.json says that {name} is {judged.values[name]:.6g}, but what its "
                     f"documents contributed (parts/{run.key}.npz) gives {value:.6g}; remove both, and it is done again"
                 )
-        return results
+        return result
 
     def require_parts(self, run: Run) -> None:
         """Raise TreelabelError unless what documents contributed is there, and gives the values of a run."""
@@ -289,28 +291,23 @@ class Results:
     def context(self, key: str) -> Context:
         """Return the hierarchy of a data set and the training frequencies of its labels."""
         assert self.folder is not None
-        return _load_context(self.folder / "contexts" / f"{key}.json")
-
-    @cached_property
-    def index(self) -> pa.Table:
-        """All values of all runs: one row a value, or one a run that has none."""
-        return pa.Table.from_pylist(list(self._index_rows()), _INDEX)
-
-    def _index_rows(self) -> Iterator[dict[str, Any]]:
-        for run in self.runs:
-            shared = {name: getattr(run, name) for name in _INDEX.names if name in _RUN_FIELDS}
-            values = [
-                {"rule": each.rule, "metric": name, "value": value} | _ends(each.intervals.get(name))
-                for each in run.judged
-                for name, value in each.values.items()
-            ]
-            yield from ({**shared, **value} for value in values or [{}])
+        file = self.folder / "contexts" / f"{key}.json"
+        return context_from_json(file.read_bytes(), str(file))
 
     def write_index(self) -> None:
-        """Write `index.parquet`."""
+        """Write all values of all runs into `index.parquet`: one row a value, or one a run that has none."""
         assert self.folder is not None
+        rows: list[dict[str, Any]] = []
+        for run in self.runs:
+            shared = {name: getattr(run, name) for name in _INDEX.names if name in _RUN_FIELDS}
+            values: list[dict[str, Any]] = []
+            for judged in run.judged:
+                for name, value in judged.values.items():
+                    low, high = judged.intervals.get(name, (None, None))
+                    values.append({"rule": judged.rule, "metric": name, "value": value, "low": low, "high": high})
+            rows += [shared | value for value in values or [{}]]
         with atomic_file(self.folder / "index.parquet") as working:
-            pq.write_table(self.index, working)
+            pq.write_table(pa.Table.from_pylist(rows, _INDEX), working)
 
     def export(self, path: str | Path, command: str, verdicts: Sequence[Mapping[str, Any]] = ()) -> None:
         """Write everything but the parts of documents and the sums into one JSON file.
@@ -333,41 +330,41 @@ class Results:
             "verdicts": _finite(list(verdicts)),
         }
         head = json.dumps(stored, indent=1, ensure_ascii=False).removesuffix("\n}")
-        runs = [_without_code(json.loads(run.to_json(sums=False))) for run in self.runs]
         # A line for each run, so that a changed one is a changed line.
-        lines = ",\n".join(json.dumps(run, ensure_ascii=False) for run in runs)
+        lines = ",\n".join(json.dumps(run.for_export(), ensure_ascii=False) for run in self.runs)
         with open_output(path) as stream:
             stream.write(f'{head},\n "runs": [\n{lines}\n ]\n}}\n'.encode())
 
 
+_NUMBERS = ("value", "low", "high", "fit_seconds", "score_seconds", "peak_memory", "model_bytes")
 _INDEX = pa.schema(
     [
-        ("data", pa.string()),
-        ("system", pa.string()),
+        *((name, pa.string()) for name in ("data", "system")),
         ("seed", pa.int64()),
-        ("status", pa.string()),
-        ("reason", pa.string()),
-        ("rule", pa.string()),
-        ("metric", pa.string()),
-        ("value", pa.float64()),
-        ("low", pa.float64()),
-        ("high", pa.float64()),
-        ("fit_seconds", pa.float64()),
-        ("score_seconds", pa.float64()),
-        ("peak_memory", pa.float64()),
-        ("model_bytes", pa.float64()),
+        *((name, pa.string()) for name in ("status", "reason", "rule", "metric")),
+        *((name, pa.float64()) for name in _NUMBERS),
         ("key", pa.string()),
     ]
 )
 _RUN_FIELDS = {entry.name for entry in fields(Run)}
 
 
+def run_file(folder: Path, key: str) -> Path:
+    """Return the file of a run in a folder of results."""
+    return folder / "runs" / f"{key}.json"
+
+
+def write_run(folder: Path, run: Run) -> None:
+    """Write the file of a run into a folder of results."""
+    with open_output(run_file(folder, run.key)) as stream:
+        stream.write(run.to_json().encode())
+
+
 def load_run(file: Path) -> Run:
     """Load one run; one that was altered is refused."""
-    stored = read_json(file.read_bytes(), str(file), "run")
+    stored = read_json(file, str(file), "run")
     if isinstance(stored, dict) and stored.get("checksum") != _checksum(stored):
-        why = "its checksum differs" if "checksum" in stored else "it has no checksum; earlier versions wrote none"
-        raise TreelabelError(f"{file}: is not what was written ({why}); remove it, and it is done again")
+        raise TreelabelError(f"{file}: is not what was written (its checksum differs); remove it, and it is done again")
     return run_from_json(stored, str(file))
 
 
@@ -394,7 +391,7 @@ def run_from_json(stored: Any, where: str) -> Run:
         raise TreelabelError(f"{where}: is no run of this version of treelabel; remove it, and it is done again")
     values = {name: value for name, value in stored.items() if name in _RUN_FIELDS}
     try:
-        values["judged"] = tuple(_judged(each) for each in values.get("judged", ()))
+        values["judged"] = tuple(_judgement(each) for each in values.get("judged", ()))
         for name in ("fit_seconds", "score_seconds", "seconds", "peak_memory", "model_bytes", "max_seconds"):
             values[name] = float(values.get(name, math.nan))
         values |= {name: tuple(values.get(name) or ()) for name in ("notes", "asked")}
@@ -407,7 +404,7 @@ def run_from_json(stored: Any, where: str) -> Run:
     return run
 
 
-def _judged(stored: Mapping[str, Any]) -> Judgement:
+def _judgement(stored: Mapping[str, Any]) -> Judgement:
     return Judgement(
         stored["rule"],
         stored["used_rule"],
@@ -415,14 +412,6 @@ def _judged(stored: Mapping[str, Any]) -> Judgement:
         {name: (float(low), float(high)) for name, (low, high) in stored["intervals"].items()},
         stored["sums"],
     )
-
-
-def _load_context(file: Path) -> Context:
-    return context_from_json(file.read_bytes(), str(file))
-
-
-def _stems(folder: Path) -> list[str]:
-    return sorted(file.stem for file in folder.glob("*.json"))
 
 
 def _finite(value: Any) -> Any:
@@ -434,15 +423,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
     return value
-
-
-def _without_code(stored: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in stored.items() if name != "code"}
-
-
-def _ends(interval: tuple[float, float] | None) -> dict[str, float]:
-    return {} if interval is None else {"low": interval[0], "high": interval[1]}
-
-
-def _sum(part: Any) -> Any:
-    return np.asarray(part.sum(axis=0)).ravel()

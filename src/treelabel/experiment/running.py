@@ -12,29 +12,36 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from treelabel.core.atomic_output import atomic_group, disk_is_full, make_folder, open_output
 from treelabel.core.child_python import child_python
-from treelabel.core.errors import TreelabelError, shorten
-from treelabel.core.locking import lock
+from treelabel.core.errors import TreelabelError
 from treelabel.encoders.registry import spec_with
-from treelabel.experiment.plan import Cell, Progress, StudyPlan, estimate, make_plan, progress_of, started
-from treelabel.experiment.process_tree import MARK, end_marked, family_of, has_ended, kill_group, memory_of
-from treelabel.experiment.results import Results, Run, Status, load_run
+from treelabel.experiment.plan import Cell, Progress, StudyPlan, estimate, load_runs, make_plan, new_run, progress_of
+from treelabel.experiment.process_tree import (
+    MARK,
+    describe_exit,
+    end_marked,
+    family_of,
+    has_ended,
+    kill_group,
+    last_line,
+    lock_folder,
+    memory_of,
+)
+from treelabel.experiment.results import Results, Status, load_run, run_file, write_run
+from treelabel.experiment.spec import Spec, SystemSpec
 from treelabel.experiment.units import parse_bytes, parse_seconds, show_bytes, show_seconds
-from treelabel.experiment.worker import UNWRITTEN, WorkerJob, write_run
+from treelabel.experiment.worker import UNWRITTEN, WorkerJob
 from treelabel.models.registry import MODELS
 
 FOLDERS = ("runs", "parts", "scores", "contexts", "choices")
-# What a worker is told of its run.
-IDENTITY = ("key", "data", "system", "seed", "title", "data_hash", "model", "params")
 # What to do where nothing can be written.
 AGAIN = "run the study again when that is mended: what is done is kept"
 # How often processes are looked at.
@@ -102,7 +109,7 @@ class Study:
         return max(1, (os.cpu_count() or 1) // self.jobs)
 
     @property
-    def elapsed(self) -> float:
+    def seconds(self) -> float:
         """Seconds since the beginning."""
         return time.monotonic() - self.begun
 
@@ -125,7 +132,9 @@ def run_study(plan: StudyPlan, results: Path, options: RunOptions, watch: Watche
     -------
     Results
     """
-    with _only_runner(results):
+    with lock_folder(results) as is_locked:
+        if not is_locked:
+            raise TreelabelError(f"{results}: another process is running a study there; wait, or give another -o")
         _prepare(plan, results)
         study = Study(plan, results, options, find_progress(plan, results, options))
         try:
@@ -137,30 +146,10 @@ def run_study(plan: StudyPlan, results: Path, options: RunOptions, watch: Watche
         finally:
             for task in study.tasks:
                 _kill(task)
-        result = collect(plan, results)
+                _close(task)
+        result = Results(plan.spec, tuple(load_runs(plan, results).values()), results)
         result.write_index()
         return result
-
-
-def collect(plan: StudyPlan, results: Path) -> Results:
-    """Return the runs of a plan that a folder has; runs of other plans in it are left out.
-
-    Parameters
-    ----------
-    plan : Plan
-        The cells.
-    results : Path
-        The folder.
-
-    Returns
-    -------
-    Results
-    """
-    runs = []
-    for cell in plan.cells:
-        with suppress(FileNotFoundError, TreelabelError):
-            runs.append(replace(load_run(results / "runs" / f"{cell.key}.json"), data=cell.data, system=cell.system))
-    return Results(plan.spec, tuple(runs), results)
 
 
 def find_progress(plan: StudyPlan, results: Path, options: RunOptions) -> Progress:
@@ -179,29 +168,15 @@ def find_progress(plan: StudyPlan, results: Path, options: RunOptions) -> Progre
     -------
     Progress
     """
-    share = _share(plan, options)
-    return progress_of(plan, results, options.retry, None if share is None else LEARNING_SHARE * share)
+    return progress_of(plan, results, options.retry, LEARNING_SHARE * _share(plan, options))
 
 
-def _share(plan: StudyPlan, options: RunOptions) -> float | None:
+def _share(plan: StudyPlan, options: RunOptions) -> float:
     """Return how long each run of the first round may take within the budget: all rows have the same."""
     if options.budget is None or not plan.rounds:
-        return None
+        return math.inf
     jobs = options.jobs or os.cpu_count() or 1
     return options.budget * jobs / len(plan.rounds[0])
-
-
-@contextmanager
-def _only_runner(results: Path) -> Iterator[None]:
-    """Let one process at a time write a folder of results."""
-    make_folder(results)
-    handle = os.open(results, os.O_RDONLY)
-    try:
-        if not lock(handle):
-            raise TreelabelError(f"{results}: another process is running a study there; wait, or give another -o")
-        yield
-    finally:
-        os.close(handle)
 
 
 def _prepare(plan: StudyPlan, results: Path) -> None:
@@ -215,7 +190,6 @@ def _prepare(plan: StudyPlan, results: Path) -> None:
             )
     for name in FOLDERS:
         make_folder(results / name)
-    # A system may be called otherwise than when it was run.
     keys = {cell.key: [cell.data, cell.system] for cell in make_plan(plan.spec).cells}
     about = {"path": str(plan.spec.path.resolve()), "keys": keys}
     with atomic_group():
@@ -234,7 +208,7 @@ def _run_rounds(study: Study, watch: Watcher) -> None:
         waiting = [cell for cell in cells if study.progress.states[cell] in ("todo", "judge")]
         if number and waiting and budget is not None:
             seconds, _ = estimate(waiting, study.progress.runs.values())
-            if study.elapsed + seconds / study.jobs > budget:
+            if study.seconds + seconds / study.jobs > budget:
                 study.notes.append(
                     f"the budget of {show_seconds(budget)} was enough for {number} of {len(study.plan.rounds)} seeds"
                 )
@@ -248,29 +222,27 @@ def _run_cells(study: Study, cells: Sequence[Cell], watch: Watcher) -> None:
         for task in list(study.tasks):
             _look_at(study, task)
         while waiting and len(study.tasks) < study.jobs and _has_memory(study):
-            index = _next(study, waiting)
-            if index is None:
+            if not _start_next(study, waiting):
                 break
-            if isinstance(index, WorkerJob):
-                _start(study, index, None)
-            else:
-                _start(study, _job_of(study, waiting[index]), waiting.pop(index))
         watch(study)
         time.sleep(TICK)
 
 
-def _next(study: Study, waiting: Sequence[Cell]) -> int | WorkerJob | None:
-    """Return the place of the next cell, or the embedding that it needs first; None while others have to end."""
+def _start_next(study: Study, waiting: list[Cell]) -> bool:
+    """Start a cell, or the embedding that it needs first; False while others have to end."""
     under_way = {_embedding(task.job) for task in study.tasks if task.job.work == "embed"}
-    for index, cell in enumerate(waiting):
+    for cell in waiting:
         encoder = encoder_of(study.plan, cell)
         needed = (cell.data, *encoder) if encoder is not None else None
         if study.progress.states[cell] == "judge" or needed is None or needed in study.embedded:
-            return index
+            waiting.remove(cell)
+            _start(study, _job_of(study, cell), cell)
+            return True
         if needed not in under_way:
-            spec = study.plan.spec
-            return WorkerJob("embed", str(spec.path), str(study.results), {}, *needed, threads=study.threads)
-    return None
+            path, folder = str(study.plan.spec.path), str(study.results)
+            _start(study, WorkerJob("embed", path, folder, {}, *needed, threads=study.threads), None)
+            return True
+    return False
 
 
 def _embedding(job: WorkerJob) -> tuple[str, str, bool]:
@@ -295,12 +267,12 @@ def encoder_of(plan: StudyPlan, cell: Cell) -> tuple[str, bool] | None:
     if system.model is None or {params.get("train"), params.get("mode")} & {"all", "lora"}:
         return None
     maker = MODELS.find(system.model).maker
-    given = params.get("encoder")
-    if not isinstance(given, str):
+    encoder = params.get("encoder")
+    if not isinstance(encoder, str):
         return ("", maker.takes_states) if maker.needs_encoder else None
-    if given == "scratch":
+    if encoder == "scratch":
         return None
-    return spec_with(given, params.get("max_length"), params.get("pooling")), maker.takes_states
+    return spec_with(encoder, params.get("max_length"), params.get("pooling")), maker.takes_states
 
 
 def _has_memory(study: Study) -> bool:
@@ -312,33 +284,28 @@ def _has_memory(study: Study) -> bool:
 
 
 def _job_of(study: Study, cell: Cell) -> WorkerJob:
-    plan, share = study.plan, _share(study.plan, study.options)
-    system = plan.spec.systems[cell.system]
+    spec, share = study.plan.spec, _share(study.plan, study.options)
+    is_limited = math.isfinite(share) and spec.systems[cell.system].command is None
     return WorkerJob(
         "judge" if study.progress.states[cell] == "judge" else "run",
-        str(plan.spec.path),
+        str(spec.path),
         str(study.results),
-        {name: getattr(started(plan, cell), name) for name in IDENTITY},
+        asdict(cell),
         threads=study.threads,
-        max_seconds=None if share is None or system.command is not None else LEARNING_SHARE * share,
-        keep_scores=study.options.keep_scores or plan.spec.keep_scores,
+        max_seconds=LEARNING_SHARE * share if is_limited else None,
+        keep_scores=study.options.keep_scores or spec.keep_scores,
     )
 
 
 def _start(study: Study, job: WorkerJob, cell: Cell | None) -> None:
     """Start a worker; closing its standard input ends it."""
     folder = Path(tempfile.mkdtemp(prefix="treelabel-study-"))
-    try:
-        (folder / "job.json").write_text(job.to_json(), encoding="utf-8")
-    except OSError:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
     limits = ("TREELABEL_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     # What it keeps for a while is removed with the folder, however it ends.
     environment = {**os.environ, **dict.fromkeys(limits, str(job.threads)), "TMPDIR": str(folder), MARK: str(folder)}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            child_python("-m", "treelabel.experiment.worker", str(folder / "job.json")),
+            child_python("-m", "treelabel.experiment.worker", json.dumps(asdict(job))),
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
@@ -352,70 +319,54 @@ def _start(study: Study, job: WorkerJob, cell: Cell | None) -> None:
 def _limits(study: Study, cell: Cell | None) -> tuple[float, float]:
     """Return how long a task may take, and how much memory; embeddings have no limit of time."""
     spec = study.plan.spec
-    system = None if cell is None else spec.systems[cell.system]
-    memory = spec.memory_limit if system is None or system.memory_limit is None else system.memory_limit
-    seconds = math.inf
-    if system is not None:
-        given = spec.time_limit if system.time_limit is None else system.time_limit
-        share = _share(study.plan, study.options)
-        seconds = min(math.inf if given is None else parse_seconds(given), math.inf if share is None else share)
-    return seconds, math.inf if memory is None else parse_bytes(memory)
+    parts: list[Spec | SystemSpec] = [spec] if cell is None else [spec.systems[cell.system], spec]
+    memory = next((parse_bytes(part.memory_limit) for part in parts if part.memory_limit is not None), math.inf)
+    if cell is None:
+        return math.inf, memory
+    seconds = next((parse_seconds(part.time_limit) for part in parts if part.time_limit is not None), math.inf)
+    return min(seconds, _share(study.plan, study.options)), memory
 
 
 def _look_at(study: Study, task: Task) -> None:
     """Take in a task that has ended, and end one that takes too much."""
+    problem: tuple[Status, str] | None = None
+    last = ""
     if has_ended(task.process):
-        _take_in(study, task)
-        return
-    task.peak = max(task.peak, memory_of(task.process.pid))
-    study.largest = max(study.largest, task.peak)
-    if time.monotonic() - task.begun > task.time_limit:
-        _stop(study, task, "timeout", f"over {show_seconds(task.time_limit)}")
-    elif task.peak > task.memory_limit:
-        _stop(study, task, "memory", f"over {show_bytes(task.memory_limit)}")
-
-
-def _stop(study: Study, task: Task, status: Status, reason: str) -> None:
-    _kill(task)
-    _write_problem(study, task, status, reason)
-    _end(study, task)
-
-
-def _take_in(study: Study, task: Task) -> None:
-    """Read what a worker wrote; one that ended without a result says why, if it can."""
-    if task.job.work == "embed":
-        # Where embeddings cannot be had, every run that needs them says so itself.
-        study.embedded.add(_embedding(task.job))
-    elif task.process.returncode == UNWRITTEN:
-        lines = task.log.read_text(errors="replace").strip().splitlines() or ["a result cannot be written"]
-        study.tasks.remove(task)
-        _close(task)
-        raise TreelabelError(f"{lines[-1]}; {AGAIN}")
-    elif task.process.returncode:
-        lines = task.log.read_text(errors="replace").strip().splitlines()
-        code = task.process.returncode
-        ended = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
-        status: Status = "memory" if code == -signal.SIGKILL else "failed"
-        _write_problem(study, task, status, f"{ended}: {shorten(lines[-1], 300)}" if lines else ended)
-    _end(study, task)
-
-
-def _write_problem(study: Study, task: Task, status: Status, reason: str) -> None:
-    if task.cell is not None:
-        took = time.monotonic() - task.begun
-        run = replace(started(study.plan, task.cell), status=status, reason=reason, seconds=took)
-        write_run(study.results, replace(run, peak_memory=task.peak))
-
-
-def _end(study: Study, task: Task) -> None:
+        code, last = task.process.returncode, last_line(task.log)
+        if code:
+            reason = f"{describe_exit(code)}: {last}" if last else describe_exit(code)
+            problem = "memory" if code == -signal.SIGKILL else "failed", reason
+    else:
+        task.peak = max(task.peak, memory_of(task.process.pid))
+        study.largest = max(study.largest, task.peak)
+        if time.monotonic() - task.begun > task.time_limit:
+            problem = "timeout", f"over {show_seconds(task.time_limit)}"
+        elif task.peak > task.memory_limit:
+            problem = "memory", f"over {show_bytes(task.memory_limit)}"
+        else:
+            return
+        _kill(task)
     study.tasks.remove(task)
     _close(task)
     if task.cell is None:
-        return
-    run = load_run(study.results / "runs" / f"{task.cell.key}.json")
-    runs: dict[str, Run] = {**study.progress.runs, task.cell.key: run}
-    states: dict[Cell, Any] = {**study.progress.states, task.cell: "done" if run.is_done else "failed"}
-    study.progress = Progress(runs, states)
+        # Where embeddings cannot be had, every run that needs them says so itself.
+        study.embedded.add(_embedding(task.job))
+    elif task.process.returncode == UNWRITTEN:
+        raise TreelabelError(f"{last or 'a result cannot be written'}; {AGAIN}")
+    else:
+        _take_in(study, task, task.cell, problem)
+
+
+def _take_in(study: Study, task: Task, cell: Cell, problem: tuple[Status, str] | None) -> None:
+    """Load the run that a worker wrote, or write why it did not."""
+    if problem is None:
+        run = load_run(run_file(study.results, cell.key))
+    else:
+        run = replace(new_run(study.plan.spec, cell), status=problem[0], reason=problem[1])
+        run = replace(run, seconds=time.monotonic() - task.begun, peak_memory=task.peak)
+        write_run(study.results, run)
+    study.progress.runs[cell.key] = run
+    study.progress.states[cell] = "done" if run.is_done else "failed"
 
 
 def _kill(task: Task) -> None:
@@ -426,7 +377,6 @@ def _kill(task: Task) -> None:
         with suppress(psutil.Error):
             process.kill()
     task.process.wait()
-    _close(task)
 
 
 def _close(task: Task) -> None:

@@ -5,7 +5,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,8 +13,10 @@ from typing import Annotated, Any, Literal
 from treelabel.core.errors import UNPRINTABLE, TreelabelError, quote
 from treelabel.core.registry import suggestion
 from treelabel.core.validation import Between, Share
+from treelabel.data.read import read
 from treelabel.experiment.metric_names import FIELD_TITLES
 from treelabel.experiment.units import parse_bytes, parse_seconds
+from treelabel.models.registry import MODELS
 
 # The rule of a spec that leaves the choice to the model.
 DEFAULT_RULE = "default"
@@ -72,13 +74,8 @@ class DataSpec:
         if not self.bin_edges or list(self.bin_edges) != sorted({max(0, each) for each in self.bin_edges}):
             raise TreelabelError(f"bin_edges is {list(self.bin_edges)}, expected numbers of documents that grow")
         check_names(self.limit, ("train", "test", "valid"), "limit")
-        self._check_read()
-
-    def _check_read(self) -> None:
-        from treelabel.data.read import read
-
-        own = ("path", "limits", "progress")
-        check_names(self.read, [name for name in inspect.signature(read).parameters if name not in own], "read")
+        reserved = ("path", "limits", "progress")
+        check_names(self.read, [name for name in inspect.signature(read).parameters if name not in reserved], "read")
         for name, value in self.read.items():
             check_plain(value, f"read.{name}")
 
@@ -119,22 +116,20 @@ class SystemSpec:
             raise TreelabelError("a command takes no params and no grid; write them into the command")
         if self.select is not None and not self.grid:
             raise TreelabelError("select chooses among the combinations of a grid, but there is no grid")
-        check_seeds(self.seeds)
-        check_limits(self.time_limit, self.memory_limit)
+        check_seeds_and_limits(self)
         if self.command is not None:
             self._check_command(self.command)
+        if self.model is not None:
+            self._check_params(self.model)
         self._check_grid()
-        if self.model is None:
-            return
-        from treelabel.models.registry import MODELS
 
-        maker = MODELS.find(self.model).maker
-        for given in (self.params, self.grid, *self.params_for.values()):
-            for name, value in given.items():
+    def _check_params(self, model: str) -> None:
+        known = [name for name in MODELS.find(model).maker.setting_names() if name not in ("hierarchy", "seed")]
+        for settings in (self.params, self.grid, *self.params_for.values()):
+            for name, value in settings.items():
                 check_plain(value, name)
-                known = [each for each in maker.setting_names() if each not in ("hierarchy", "seed")]
                 if name not in known and "__" not in name:
-                    raise TreelabelError(f"{self.model} has no setting {quote(name)}; {suggestion(name, known)}")
+                    raise TreelabelError(f"{model} has no setting {quote(name)}; {suggestion(name, known)}")
 
     def _check_command(self, command: tuple[str, ...]) -> None:
         if not command or not command[0]:
@@ -150,12 +145,17 @@ class SystemSpec:
         for name, values in self.grid.items():
             if not values:
                 raise TreelabelError(f"grid.{name} has no values")
-            for data, given in self.params_for.items():
-                if name in given:
+            for data, settings in self.params_for.items():
+                if name in settings:
                     raise TreelabelError(f"{name} stands in the grid and in params_for.{data}; expected one of them")
         count = math.prod(len(values) for values in self.grid.values())
         if count > MOST_COMBINATIONS:
             raise TreelabelError(f"the grid has {count:,} combinations, the limit is {MOST_COMBINATIONS:,}")
+
+    @property
+    def writes_values(self) -> bool:
+        """Whether it is a program of the study's own, whose values have no documents behind them."""
+        return self.command is not None and self.writes == "values"
 
     def params_on(self, data: str) -> dict[str, Any]:
         """Return the parameters on a data set."""
@@ -320,6 +320,10 @@ class Spec:
     figures: tuple[FigureSpec, ...] = ()
     claims: tuple[Claim, ...] = ()
 
+    def check(self) -> None:
+        """Refuse seeds and limits that are none."""
+        check_seeds_and_limits(self)
+
     @property
     def name(self) -> str:
         """The name of the file, without its ending."""
@@ -332,8 +336,8 @@ class Spec:
 
     def seeds_of(self, system: SystemSpec) -> tuple[int, ...]:
         """Return the seeds of a system, which may have its own."""
-        given = self.seeds if system.seeds is None else system.seeds
-        return tuple(range(given)) if isinstance(given, int) else tuple(given)
+        seeds = self.seeds if system.seeds is None else system.seeds
+        return tuple(range(seeds)) if isinstance(seeds, int) else seeds
 
     def judges_of(self, data: str) -> tuple[Judge, ...]:
         """Return what judges on a data set, one for each rule."""
@@ -350,10 +354,6 @@ class Spec:
     def data_title(self, name: str) -> str:
         """Return what a data set is called in tables; names that the spec does not have stay."""
         return self.data[name].title or name if name in self.data else name
-
-    def with_seeds(self, seeds: tuple[int, ...]) -> "Spec":
-        """Return the same study with other seeds, for systems that do not have their own."""
-        return replace(self, seeds=seeds)
 
 
 def column_titles(columns: Sequence[Column]) -> list[str]:
@@ -377,15 +377,21 @@ def column_titles(columns: Sequence[Column]) -> list[str]:
 NOT_IN_NAMES = "[],"
 
 
-def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
-    """Refuse names that are not known, and suggest the nearest."""
-    names = list(known)
-    for name in given:
-        if name not in names:
-            shown = [each for each in names if each not in ("path", "text")]
+def check_names(names: Iterable[str], known: Sequence[str], where: str) -> None:
+    """Refuse names of settings that are not known, and suggest the nearest."""
+    for name in names:
+        if name not in known:
             raise TreelabelError(
-                f"{where or 'the spec'} has {quote(name)}, which means nothing here; {suggestion(name, shown)}"
+                f"{where or 'the spec'} has {quote(name)}, which means nothing here; {suggestion(name, known)}"
             )
+
+
+def check_known(names: Iterable[str], known: Iterable[str], what: str, where: str = "") -> None:
+    """Refuse names of data sets, systems or tables that are not there, and suggest the nearest."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            raise TreelabelError(f"{where}unknown {what} {quote(name)}; {suggestion(name, known)}")
 
 
 def check_name(name: str, where: str) -> None:
@@ -414,15 +420,11 @@ def check_published(numbers: Any, count: int, where: str) -> None:
         raise TreelabelError(f"{where} is {quote(numbers)}, expected at most {count} numbers, one for each column")
 
 
-def check_seeds(seeds: int | tuple[int, ...] | None) -> None:
-    """Refuse a list of seeds that is empty, or has one twice."""
-    if isinstance(seeds, tuple) and (not seeds or len(set(seeds)) < len(seeds)):
-        raise TreelabelError(f"seeds is {list(seeds)}, expected at least one, and none twice")
-
-
-def check_limits(time_limit: str | float | None, memory_limit: str | float | None) -> None:
-    """Refuse limits that are no amounts."""
-    if time_limit is not None:
-        parse_seconds(time_limit, "time_limit")
-    if memory_limit is not None:
-        parse_bytes(memory_limit, "memory_limit")
+def check_seeds_and_limits(part: Spec | SystemSpec) -> None:
+    """Refuse a list of seeds that is empty, or has one twice, and limits that are no amounts."""
+    if isinstance(part.seeds, tuple) and (not part.seeds or len(set(part.seeds)) < len(part.seeds)):
+        raise TreelabelError(f"seeds is {list(part.seeds)}, expected at least one, and none twice")
+    if part.time_limit is not None:
+        parse_seconds(part.time_limit, "time_limit")
+    if part.memory_limit is not None:
+        parse_bytes(part.memory_limit, "memory_limit")

@@ -1,27 +1,29 @@
 """Reading the spec of a study: everything is checked before anything runs, and unknown names get the nearest one."""
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from treelabel.core.errors import TreelabelError, locate_errors, quote
 from treelabel.core.inputs import existing_file
-from treelabel.core.registry import suggestion
 from treelabel.core.validation import validate
 from treelabel.experiment.metric_names import base_metric, spelled_metric
 from treelabel.experiment.spec import (
     DEFAULT_RULE,
+    Judge,
+    Selection,
     Side,
     Spec,
     SystemSpec,
-    check_limits,
+    check_known,
     check_name,
     check_names,
     check_plain,
-    check_seeds,
 )
+from treelabel.metrics.registry import find_metric
+from treelabel.rules.registry import find_rule
 
 
 def read_spec(path: str | Path) -> Spec:
@@ -81,54 +83,50 @@ def parse_spec(text: str, path: Path) -> Spec:
             check_name(key, name)
             _name_table(table, key, f"{name}.{key}")
     spec = _build(Spec, {"title": path.stem, **content, "path": path, "text": text}, "")
-    check_limits(spec.time_limit, spec.memory_limit)
-    check_seeds(spec.seeds)
-    _check_references(spec)
-    return _expand_grids(spec)
+    expanded = {system.name: _expand_grid(system) for system in spec.systems.values()}
+    _check_references(spec, [*spec.systems, *(name for made in expanded.values() for name in made)])
+    return _name_combinations(spec, expanded)
 
 
-def _expand_grids(spec: Spec) -> Spec:
-    """Make a system of every combination of a grid that nothing chooses from, and of names that stand for them."""
-    systems: dict[str, SystemSpec] = {}
-    names: dict[str, tuple[str, ...]] = {}
-    for system in spec.systems.values():
-        made = [system]
-        if system.grid and system.select is None:
-            title = system.title or system.name
-            made = [
-                replace(
-                    system,
-                    name=f"{system.name}[{text}]",
-                    title=f"{title}, {text}",
-                    params={**system.params, **params},
-                    grid={},
-                )
-                for text, params in system.combinations.items()
-            ]
-        systems |= {each.name: each for each in made}
-        names[system.name] = tuple(each.name for each in made)
+# Fields of tables, figures and claims that name systems; in lists, a grid stands for all its combinations.
+_SYSTEM_LISTS = ("systems", "best_of", "worst_of", "mean_of")
+_SYSTEM_FIELDS = (*_SYSTEM_LISTS, "system", "baseline", "relative_to")
 
-    def listed(given: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        return None if given is None else tuple(each for name in given for each in names.get(name, (name,)))
 
-    tables = tuple(replace(table, systems=listed(table.systems)) for table in spec.tables)
-    figures = tuple(replace(figure, systems=listed(figure.systems)) for figure in spec.figures)
-    claims = tuple(
-        replace(claim, left=_side(claim.left, names), right=_side(claim.right, names)) for claim in spec.claims
+def _expand_grid(system: SystemSpec) -> dict[str, SystemSpec]:
+    """Make a system of every combination of a grid that nothing chooses from; others stay as they are."""
+    if not system.grid or system.select is not None:
+        return {system.name: system}
+    made = {}
+    for text, params in system.combinations.items():
+        name, title = f"{system.name}[{text}]", f"{system.title or system.name}, {text}"
+        made[name] = replace(system, name=name, title=title, params={**system.params, **params}, grid={})
+    return made
+
+
+def _name_combinations(spec: Spec, expanded: Mapping[str, Mapping[str, SystemSpec]]) -> Spec:
+    """Replace grids by their combinations, in lists of systems too; where one system is meant, a grid is refused."""
+
+    def expand(part: Any) -> Any:
+        for one in (part.system, part.relative_to) if isinstance(part, Side) else ():
+            if one is not None and list(expanded.get(one, [one])) != [one]:
+                listed = ", ".join(expanded[one])
+                raise TreelabelError(f"a claim names {quote(one)}, which is a grid; name one of {listed}")
+        lists = {name: vars(part)[name] for name in _SYSTEM_LISTS if vars(part).get(name)}
+        return replace(
+            part,
+            **{
+                name: tuple(each for one in names for each in expanded.get(one, [one])) for name, names in lists.items()
+            },
+        )
+
+    return replace(
+        spec,
+        systems={name: system for made in expanded.values() for name, system in made.items()},
+        tables=tuple(map(expand, spec.tables)),
+        figures=tuple(map(expand, spec.figures)),
+        claims=tuple(replace(claim, left=expand(claim.left), right=expand(claim.right)) for claim in spec.claims),
     )
-    return replace(spec, systems=systems, tables=tables, figures=figures, claims=claims)
-
-
-def _side(side: Side, names: Mapping[str, tuple[str, ...]]) -> Side:
-    """Let the lists of a side name combinations of grids; where one system is meant, a grid is refused."""
-    for one in (side.system, side.relative_to):
-        if one is not None and names.get(one, (one,)) != (one,):
-            raise TreelabelError(f"a claim names {quote(one)}, which is a grid; name one of {', '.join(names[one])}")
-    lists: dict[str, Any] = {
-        name: tuple(each for given in getattr(side, name) for each in names.get(given, (given,)))
-        for name in ("best_of", "worst_of", "mean_of")
-    }
-    return replace(side, **lists)
 
 
 # Making dataclasses of mappings
@@ -151,7 +149,7 @@ def _build(kind: type[Made], table: Any, where: str) -> Made:
     if not isinstance(table, dict):
         raise TreelabelError(f"{where} is {quote(table)}, expected a table of settings")
     known = {entry.name: entry for entry in fields(kind)}  # type: ignore[arg-type]
-    check_names(table, known, where)
+    check_names(table, list(known), where)
     hints = get_type_hints(kind, include_extras=True)
     values = {
         name: _build_value(value, hints[name], f"{where}.{name}" if where else name) for name, value in table.items()
@@ -187,107 +185,61 @@ def _build_value(value: Any, hint: Any, where: str) -> Any:
 # Names that refer to others
 
 
-def _check_references(spec: Spec) -> None:
+def _check_references(spec: Spec, systems: Sequence[str]) -> None:
     """Refuse names of data sets, systems, rules and metrics that do not exist."""
     for system in spec.systems.values():
-        where = f"systems.{system.name}"
-        _check_known([*(system.data or ()), *system.params_for], spec.data, "data set", where)
-        if system.select is not None:
-            _check_metrics([system.select.metric], where)
-            _check_rule(system.select.rule, where)
+        check_known(system.params_for, spec.data, "data set", f"systems.{system.name}: ")
+        _check_part(system, f"systems.{system.name}", spec, systems)
     for index, judge in enumerate(spec.judge):
-        where = f"judge[{index}]"
-        _check_known(judge.data or (), spec.data, "data set", where)
-        _check_metrics(judge.metrics, where)
+        _check_part(judge, f"judge[{index}]", spec, systems)
         part = next((metric for metric in judge.metrics if metric != base_metric(metric)), None)
         if part is not None:
-            raise TreelabelError(f"{where}: {quote(part)} is a part; name the metric, and all its parts are judged")
-        _check_rule(judge.rule, where)
+            raise TreelabelError(
+                f"judge[{index}]: {quote(part)} is a part; name the metric, and all its parts are judged"
+            )
     if not spec.judge and any(system.writes != "values" for system in spec.systems.values()):
         raise TreelabelError("has no [[judge]]: expected a rule and metrics")
-    _check_once([table.name for table in spec.tables], "table")
-    _check_once([figure.name for figure in spec.figures], "figure")
-    _check_once([claim.name for claim in spec.claims], "claim")
-    _check_shown(spec)
+    for what, parts in (("table", spec.tables), ("figure", spec.figures), ("claim", spec.claims)):
+        names = [shown.name for shown in parts]
+        for shown in parts:
+            if names.count(shown.name) > 1:
+                raise TreelabelError(f"the {what} {shown.name} stands there twice")
+            _check_part(shown, f"the {what} {shown.name}", spec, systems)
 
 
-def _check_shown(spec: Spec) -> None:
-    """Refuse tables, figures and claims that name what is not there."""
-    for table in spec.tables:
-        where = f"the table {table.name}"
-        _check_known(table.data or (), spec.data, "data set", where)
-        _check_known(
-            [*(table.systems or ()), *([table.system] if table.system else [])], _systems(spec), "system", where
-        )
-        for column in table.columns:
-            _check_judged(spec, column.metric, column.rule, where)
-    for figure in spec.figures:
-        where = f"the figure {figure.name}"
-        _check_known(figure.data or (), spec.data, "data set", where)
-        _check_known(
-            [*(figure.systems or ()), *([figure.baseline] if figure.baseline else [])], _systems(spec), "system", where
-        )
-        for metric in (figure.metric, *figure.metrics):
-            _check_judged(spec, metric, figure.rule, where)
-    _check_claims(spec)
+def _check_part(part: Any, where: str, spec: Spec, systems: Sequence[str]) -> None:
+    """Refuse what a part of a spec, and what is inside it, names without its being there."""
+    for entry in fields(part):
+        value = getattr(part, entry.name)
+        for each in value if isinstance(value, tuple) else (value,):
+            if is_dataclass(each):
+                _check_part(each, where, spec, systems)
+            elif each is not None and entry.name == "data":
+                check_known([each], spec.data, "data set", f"{where}: ")
+            elif each is not None and entry.name in _SYSTEM_FIELDS:
+                check_known([each], systems, "system", f"{where}: ")
+            elif each is not None and entry.name in ("metric", "metrics"):
+                _check_metric(each, part, where, spec)
+            elif entry.name == "rule" and isinstance(part, Judge | Selection) and each != DEFAULT_RULE:
+                with locate_errors(where):
+                    for name, setting in find_rule(each).settings.items():
+                        check_plain(setting, f"rule {each!r}: {name}")
 
 
-def _check_claims(spec: Spec) -> None:
-    for claim in spec.claims:
-        where = f"the claim {claim.name}"
-        _check_known(claim.data or (), spec.data, "data set", where)
-        for side in (claim.left, claim.right):
-            _check_known(side.systems, _systems(spec), "system", where)
-            _check_known([side.relative_to] if side.relative_to else [], _systems(spec), "system", where)
-            _check_known([side.data] if side.data else [], spec.data, "data set", where)
-            _check_judged(spec, side.metric, side.rule, where)
-
-
-def _check_once(names: Sequence[str], what: str) -> None:
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise TreelabelError(f"the {what} {twice} stands there twice")
-
-
-def _systems(spec: Spec) -> list[str]:
-    """Return the names of systems, and of the combinations of their grids."""
-    grids = [system for system in spec.systems.values() if system.grid and system.select is None]
-    return [*spec.systems, *(f"{system.name}[{each}]" for system in grids for each in system.combinations)]
-
-
-def _check_known(names: Iterable[str], known: Iterable[str], what: str, where: str) -> None:
-    listed = list(known)
-    for name in names:
-        if name not in listed:
-            raise TreelabelError(f"{where}: unknown {what} {quote(name)}; {suggestion(name, listed)}")
-
-
-def _check_metrics(names: Sequence[str], where: str) -> None:
-    from treelabel.metrics.registry import find_metric
-
-    for name in names:
-        with locate_errors(where):
-            find_metric(base_metric(name))
-
-
-def _check_rule(rule: str, where: str) -> None:
-    from treelabel.rules.registry import find_rule
-
-    if rule != DEFAULT_RULE:
-        with locate_errors(where):
-            for name, value in find_rule(rule).settings.items():
-                check_plain(value, f"rule {rule!r}: {name}")
-
-
-def _check_judged(spec: Spec, metric: str | None, rule: str | None, where: str) -> None:
-    """Refuse a metric under a rule that no [[judge]] asks for."""
-    if metric is None or any(each.command and each.writes == "values" for each in spec.systems.values()):
+def _check_metric(metric: str, part: Any, where: str, spec: Spec) -> None:
+    """Refuse a metric that does not exist, or is to be shown under a rule that no [[judge]] has for it."""
+    is_shown = not isinstance(part, Judge | Selection)
+    if is_shown and any(each.writes_values for each in spec.systems.values()):
         return
-    _check_metrics([metric], where)
+    with locate_errors(where):
+        find_metric(base_metric(metric))
+    if not is_shown:
+        return
     wanted = spelled_metric(base_metric(metric))
-    result = [judge for judge in spec.judge if wanted in map(spelled_metric, judge.metrics)]
-    if not result:
+    rules = dict.fromkeys(judge.rule for judge in spec.judge if wanted in map(spelled_metric, judge.metrics))
+    if not rules:
         raise TreelabelError(f"{where}: no [[judge]] has the metric {quote(base_metric(metric))}")
-    if rule is not None and rule not in [judge.rule for judge in result]:
-        rules = ", ".join(dict.fromkeys(judge.rule for judge in result))
-        raise TreelabelError(f"{where}: {base_metric(metric)} is judged under {rules}, not under {quote(rule)}")
+    if part.rule is not None and part.rule not in rules:
+        raise TreelabelError(
+            f"{where}: {base_metric(metric)} is judged under {', '.join(rules)}, not under {quote(part.rule)}"
+        )

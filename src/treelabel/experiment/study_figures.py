@@ -1,7 +1,6 @@
 """Figures of a study as numbers: named series over labels of an axis, for whoever draws them."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,44 +125,27 @@ def _panel(spec: FigureSpec, resampled: Resampled, data: str) -> Panel:
             reason = results.problem(data, system) or "has not run"
             missing.append(f"{results.spec.system_title(system)}: {reason}")
             continue
-        result = _relative(spec, resampled, data, system) if spec.baseline is not None else None
-        made.append(_series(spec, results, data, system) if result is None else result)
+        made.append(_series(spec, resampled, data, system))
     return Panel(data, title, tuple(each for each in made if each.x), tuple(missing))
 
 
-def _series(spec: FigureSpec, results: Results, data: str, system: str) -> Series:
+def _series(spec: FigureSpec, resampled: Resampled, data: str, system: str) -> Series:
+    """The values of a system in each part or metric; where a baseline is asked for, the improvement over it in %."""
+    results = resampled.results
     names = list(spec.metrics) if spec.kind == "metrics" else _parts(spec, results, data, system)
-    runs = results.of(data, system)
-    result = [summarise(runs, Column(metric=name, rule=spec.rule)) for name in names]
     labels = names if spec.kind == "metrics" else [_part(name) for name in names]
-    return Series(
-        system,
-        results.spec.system_title(system),
-        tuple(labels),
-        tuple(each.mean for each in result),
-        tuple(each.low for each in result),
-        tuple(each.high for each in result),
-    )
-
-
-def _relative(spec: FigureSpec, resampled: Resampled, data: str, system: str) -> Series | None:
-    """The improvement over the baseline in each part, in %; None of other kinds of figures."""
-    if spec.kind != "relative_parts":
-        return None
-    names = _parts(spec, resampled.results, data, system)
-
-    def improvement(values: Sequence[float]) -> float:
-        return 100 * (values[0] / values[1] - 1)
-
-    result = []
+    values = []
     for name in names:
-        terms = [Term(data, each, name, spec.rule) for each in (system, str(spec.baseline))]
-        made = estimate(resampled, terms, improvement)
-        value = made.value if math.isfinite(made.value) else math.nan
-        result.append((value, *(made.interval if math.isfinite(value) else (math.nan, math.nan))))
-    y, low, high = zip(*result, strict=True) if result else ((), (), ())
-    title = resampled.results.spec.system_title(system)
-    return Series(system, title, tuple(_part(name) for name in names), y, low, high)
+        if spec.kind == "relative_parts":
+            terms = [Term(data, each, name, spec.rule) for each in (system, str(spec.baseline))]
+            made = estimate(resampled, terms, lambda pair: 100 * (pair[0] / pair[1] - 1))
+            unknown = (math.nan,) * 3
+            values.append((made.value, *made.interval) if math.isfinite(made.value) else unknown)
+        else:
+            mean = summarise(results.of(data, system), Column(metric=name, rule=spec.rule))
+            values.append((mean.mean, mean.low, mean.high))
+    y, low, high = zip(*values, strict=True) if values else ((), (), ())
+    return Series(system, results.spec.system_title(system), tuple(labels), y, low, high)
 
 
 def _parts(spec: FigureSpec, results: Results, data: str, system: str) -> list[str]:

@@ -1,14 +1,12 @@
 """Tables of a study: means over seeds with intervals, the best marked, published numbers beside ours."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from treelabel.core.errors import TreelabelError, quote
-from treelabel.core.registry import suggestion
 from treelabel.experiment.estimates import Resampled
 from treelabel.experiment.results import Results
-from treelabel.experiment.spec import Column, Spec, TableSpec, column_titles
+from treelabel.experiment.spec import Column, Spec, TableSpec, check_known, column_titles
 from treelabel.experiment.table_cells import TableCell, make_cell, mark
 from treelabel.experiment.table_notes import table_notes
 
@@ -71,10 +69,7 @@ def make_tables(
     list of Table
     """
     specs = results.spec.tables or default_tables(results.spec)
-    known = [spec.name for spec in specs]
-    for name in names or ():
-        if name not in known:
-            raise TreelabelError(f"unknown table {quote(name)}; {suggestion(name, known)}")
+    check_known(names or (), [spec.name for spec in specs], "table")
     tested = (Resampled(results) if resampled is None else resampled) if significance else None
     return [make_table(spec, results, tested) for spec in specs if not names or spec.name in names]
 
@@ -83,8 +78,8 @@ def default_tables(spec: Spec) -> tuple[TableSpec, ...]:
     """Return tables for a spec that has none: one for each data set, with all that is judged there, and times."""
     result = []
     for name, data in spec.data.items():
-        asked = [(metric, judge.rule) for judge in spec.judges_of(name) for metric in judge.metrics]
-        columns = [Column(metric=metric, rule=rule) for metric, rule in dict.fromkeys(asked)]
+        judges = spec.judges_of(name)
+        columns = [Column(metric=metric, rule=judge.rule) for judge in judges for metric in judge.metrics]
         times = Column(field="fit_seconds", digits=1)
         result.append(TableSpec(name, (*columns, times), data.title or name, data=(name,)))
     return tuple(result)
@@ -108,106 +103,71 @@ def make_table(spec: TableSpec, results: Results, resampled: Resampled | None = 
     """
     if spec.layout == "values":
         return _table_of_values(spec, results)
-    grid = _Grid.of(spec, results, resampled)
-    heads, rows = grid.by_rows() if spec.layout == "rows" else grid.by_columns()
+    study, titles, data = results.spec, column_titles(spec.columns), spec.data or tuple(results.spec.data)
+    systems = spec.systems or tuple(study.systems)
+    cells = _our_cells(spec, results, data, systems, resampled)
+    for name, published in spec.published.items():
+        for system, numbers in published.items():
+            cells[name, system, True] = _published_cells(numbers, titles, name, system)
+    groups = {name: _group_title(name, study, cells) for name, _, _ in cells}
+    # Each system of the paper stands under ours of the same name.
+    lines = {
+        (system, is_published): study.system_title(system) + (f", {PUBLISHED}" if is_published else "")
+        for system in dict.fromkeys(system for _, system, _ in cells)
+        for is_published in (False, True)
+        if any((name, system, is_published) in cells for name in groups)
+    }
+
+    def row(name: str, system: str, is_published: bool) -> tuple[TableCell, ...]:
+        empty = (TableCell(name, system, is_published=is_published),) * len(titles)
+        return cells.get((name, system, is_published), empty)
+
+    if spec.layout == "rows":
+        heads = [ColumnHead(group, title) for group in groups.values() for title in titles]
+        rows = [
+            TableRow(title, tuple(cell for name in groups for cell in row(name, *line)), is_published=line[1])
+            for line, title in lines.items()
+        ]
+    else:
+        heads = [ColumnHead("", title) for title in lines.values()]
+        rows = [
+            TableRow(f"{group}: {title}" if len(groups) > 1 else title, tuple(row(name, *line)[i] for line in lines))
+            for name, group in groups.items()
+            for i, title in enumerate(titles)
+        ]
     corner = "system" if spec.layout == "rows" else ""
-    shown = [name for name in grid.groups if name in (spec.data or results.spec.data)]
-    notes = table_notes(spec, results, shown, grid.systems, [cell for row in rows for cell in row.cells])
-    return Table(spec.name, spec.title or spec.name, tuple(heads), tuple(rows), tuple(notes), corner)
+    table = Table(spec.name, spec.title or spec.name, tuple(heads), tuple(rows), corner=corner)
+    return _annotate(table, spec, results, data, systems)
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """Our cells by data set, system and column, and the published ones, before they are laid out."""
-
-    spec: TableSpec
-    study: Spec
-    groups: tuple[str, ...]
-    systems: tuple[str, ...]
-    ours: Mapping[tuple[str, str], tuple[TableCell, ...]]
-    published: Mapping[tuple[str, str], tuple[TableCell, ...]]
-
-    @classmethod
-    def of(cls, spec: TableSpec, results: Results, resampled: Resampled | None) -> "_Grid":
-        study = results.spec
-        data = spec.data or tuple(study.data)
-        systems = list(spec.systems or study.systems)
-        titles = column_titles(spec.columns)
-        columns: dict[str, list[list[TableCell]]] = {}
-        for name in data:
-            made = [
-                [make_cell(results, name, system, column, title) for system in systems]
-                for column, title in zip(spec.columns, titles, strict=True)
-            ]
-            columns[name] = [mark(cells, column, resampled) for cells, column in zip(made, spec.columns, strict=True)]
-        ours = {
-            (name, system): tuple(cells[index] for cells in columns[name])
-            for name in data
-            for index, system in enumerate(systems)
-        }
-        published = _published(spec)
-        others = [name for name, _ in published if name not in data]
-        return cls(spec, study, (*data, *dict.fromkeys(others)), tuple(systems), ours, published)
-
-    def group_title(self, name: str) -> str:
-        """Name a data set; † where published numbers are those of other documents, and where there are only these."""
-        title = self.study.data_title(name)
-        if not any(data == name for data, _ in self.ours):
-            return f"{title} ({NOT_RUN})"
-        is_compared = any(data == name for data, _ in self.published)
-        return f"{title} {OTHER_DATA}" if is_compared and not self.study.data[name].same_as else title
-
-    def cells(self, name: str, system: str, is_published: bool) -> tuple[TableCell, ...]:
-        """The cells of a system on a data set; empty ones where there is nothing."""
-        source = self.published if is_published else self.ours
-        return source.get(
-            (name, system), (TableCell(name, system, is_published=is_published),) * len(self.spec.columns)
-        )
-
-    def lines(self) -> list[tuple[str, bool]]:
-        """Systems with what is ours and what is published: each system of the paper under ours of the same name."""
-        papers = dict.fromkeys(system for _, system in self.published)
-        result = []
-        for system in dict.fromkeys([*self.systems, *papers]):
-            result += [(system, False)] if system in self.systems else []
-            result += [(system, True)] if system in papers else []
-        return result
-
-    def title(self, system: str, is_published: bool) -> str:
-        title = self.study.system_title(system)
-        return f"{title}, {PUBLISHED}" if is_published else title
-
-    def by_rows(self) -> tuple[list[ColumnHead], list[TableRow]]:
-        """Lay out systems as rows, and data sets as groups of columns."""
-        titles = column_titles(self.spec.columns)
-        heads = [ColumnHead(self.group_title(name), title) for name in self.groups for title in titles]
-        rows = []
-        for system, is_published in self.lines():
-            cells = [cell for name in self.groups for cell in self.cells(name, system, is_published)]
-            rows.append(TableRow(self.title(system, is_published), tuple(cells), is_published))
-        return heads, rows
-
-    def by_columns(self) -> tuple[list[ColumnHead], list[TableRow]]:
-        """Lay out systems as columns, and the columns of each data set as rows."""
-        lines = self.lines()
-        heads = [ColumnHead("", self.title(*line)) for line in lines]
-        rows = []
-        for name in self.groups:
-            many = len(self.groups) > 1
-            for index, title in enumerate(column_titles(self.spec.columns)):
-                cells = tuple(self.cells(name, *line)[index] for line in lines)
-                rows.append(TableRow(f"{self.group_title(name)}: {title}" if many else title, cells))
-        return heads, rows
+# Cells by data set, system, and whether they are published.
+_Cells = dict[tuple[str, str, bool], tuple[TableCell, ...]]
 
 
-def _published(spec: TableSpec) -> dict[tuple[str, str], tuple[TableCell, ...]]:
-    """Read the published numbers of a table, by data set and system."""
-    result = {}
-    for data, systems in spec.published.items():
-        for system, numbers in systems.items():
-            titles = column_titles(spec.columns)
-            result[data, system] = _published_cells(numbers, titles, data, system)
-    return result
+def _our_cells(
+    spec: TableSpec, results: Results, data: Sequence[str], systems: Sequence[str], resampled: Resampled | None
+) -> _Cells:
+    cells: _Cells = {}
+    for name in data:
+        columns = []
+        for column, title in zip(spec.columns, column_titles(spec.columns), strict=True):
+            made = [make_cell(results, name, system, column, title) for system in systems]
+            columns.append(mark(made, column, resampled))
+        cells |= {(name, system, False): row for system, row in zip(systems, zip(*columns, strict=True), strict=True)}
+    return cells
+
+
+def _group_title(name: str, study: Spec, cells: _Cells) -> str:
+    """Name a data set; † where published numbers are those of other documents, and where there are only these."""
+    title, kinds = study.data_title(name), {is_published for data, _, is_published in cells if data == name}
+    if False not in kinds:
+        return f"{title} ({NOT_RUN})"
+    return f"{title} {OTHER_DATA}" if True in kinds and not study.data[name].same_as else title
+
+
+def _annotate(table: Table, spec: TableSpec, results: Results, data: Sequence[str], systems: Sequence[str]) -> Table:
+    notes = table_notes(spec, results, data, systems, [cell for row in table.rows for cell in row.cells])
+    return replace(table, notes=tuple(notes))
 
 
 def _published_cells(numbers: Sequence[Any], titles: Sequence[str], data: str, system: str) -> tuple[TableCell, ...]:
@@ -223,21 +183,17 @@ def _table_of_values(spec: TableSpec, results: Results) -> Table:
     data = (
         spec.data or tuple(name for name in results.spec.data if results.of(name, system)) or tuple(results.spec.data)
     )
-    look = spec.columns[0] if spec.columns else None
-    heads, rows = [], []
-    for name in data:
-        heads += [ColumnHead(results.spec.data_title(name) if len(data) > 1 else "", head) for head in spec.heads]
+    look: dict[str, Any] = {"rule": "", "digits": None}
+    if spec.columns:
+        look = {"scale": spec.columns[0].scale, "digits": spec.columns[0].digits}
+    groups = {name: results.spec.data_title(name) if len(data) > 1 else "" for name in data}
+    heads, rows = [ColumnHead(group, head) for group in groups.values() for head in spec.heads], []
     for row in spec.rows:
-        cells = [_value_cell(results, name, system, f"{row}/{head}", look) for name in data for head in spec.heads]
-        rows.append(TableRow(row, tuple(cells)))
+        names = [(name, f"{row}/{head}") for name in data for head in spec.heads]
+        made = [make_cell(results, name, system, Column(metric=value), value) for name, value in names]
+        rows.append(TableRow(row, tuple(replace(cell, **look) for cell in made)))
         if row in spec.published:
             numbers = _published_cells(spec.published[row], spec.heads, "", system)
             rows.append(TableRow(f"{row}, {PUBLISHED}", numbers * len(data), is_published=True))
-    cells = [cell for row in rows for cell in row.cells]
-    notes = table_notes(spec, results, data, (system,), cells)
-    return Table(spec.name, spec.title or spec.name, tuple(heads), tuple(rows), tuple(notes))
-
-
-def _value_cell(results: Results, data: str, system: str, name: str, look: Column | None) -> TableCell:
-    cell = make_cell(results, data, system, Column(metric=name), name)
-    return replace(cell, rule="", digits=None) if look is None else replace(cell, scale=look.scale, digits=look.digits)
+    table = Table(spec.name, spec.title or spec.name, tuple(heads), tuple(rows))
+    return _annotate(table, spec, results, data, (system,))

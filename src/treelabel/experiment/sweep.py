@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from treelabel.core.atomic_output import disk_is_full
 from treelabel.core.errors import TreelabelError
@@ -23,6 +22,7 @@ from treelabel.evaluation.evaluator import evaluate
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.significance import Comparison, holm
 from treelabel.evaluation.statistics import seed_interval
+from treelabel.evaluation.sums import stack_parts
 from treelabel.hierarchy.labelled_texts import Regime, regime_of, usual_regime
 from treelabel.metrics.registry import find_metric
 from treelabel.models.base import Model
@@ -226,73 +226,68 @@ def sweep(
     held_out = folds(data, cv, seed)
     trials: list[SweepTrial] = []
     skipped: dict[str, str] = {}
-    with progress_bar("sweep", len(candidates), progress) as told:
+    with progress_bar("sweep", len(candidates), progress) as advance:
         for index, candidate in enumerate(candidates):
-            told(index, str(candidate))
+            advance(index, str(candidate))
             try:
-                judge = _Judge(data, held_out, names, rule, seed, max_seconds)
-                trials.append(judge.trial(candidate))
+                trials.append(_cross_validate(candidate, data, held_out, names, rule, seed, max_seconds))
             except KeyboardInterrupt:
                 break
             except Exception as error:  # One that fails must not cost what the others found.
                 known = isinstance(error, TreelabelError)
                 skipped[str(candidate)] = str(error) if known else f"{type(error).__name__}: {error}"
     left = len(candidates) - len(trials) - len(skipped)
-    return _ranked(Sweep(names, len(data), cv, tuple(trials), skipped, left=left))
+    return _rank(Sweep(names, len(data), cv, tuple(trials), skipped, left=left))
 
 
-@dataclass(frozen=True)
-class _Judge:
-    """Judges candidates on the same folds."""
+def _cross_validate(
+    candidate: Candidate,
+    data: Dataset,
+    held_out: Sequence[LongArray],
+    metrics: Sequence[str],
+    rule: str | None,
+    seed: int,
+    max_seconds: float | None,
+) -> SweepTrial:
+    results: list[Result] = []
+    learning, speeds, stopped, megabytes = [], [], False, math.nan
+    for rows in held_out:
+        train, test = data[np.setdiff1d(np.arange(len(data)), rows)], data[rows]
+        begin = time.perf_counter()
+        model = make_model(candidate.model, **{"seed": seed, **candidate.settings})
+        model.fit(train, max_seconds=max_seconds, progress=False)
+        if model.stopped_ == "interrupt":
+            raise KeyboardInterrupt
+        stopped = stopped or model.stopped_ is not None
+        middle = time.perf_counter()
+        scores = model.score(test)
+        speeds.append(len(test) / max(time.perf_counter() - middle, 1e-9))
+        learning.append(middle - begin)
+        if not results:
+            try:
+                megabytes = saved_bytes(model) / 1e6
+            except TreelabelError as error:
+                if not disk_is_full(error):
+                    raise
+        used = model.default_rule if rule is None else rule
+        results.append(evaluate(test, scores=scores, rule=used, metrics=metrics, train_frequencies=train))
+    by_fold = {name: tuple(result[name] for result in results) for name in metrics}
+    rules = tuple(dict.fromkeys(str(result.rule) for result in results))
+    return SweepTrial(candidate, _pool(results), by_fold, rules, max(learning), min(speeds), megabytes, stopped)
 
-    data: Dataset
-    held_out: Sequence[LongArray]
-    metrics: Sequence[str]
-    rule: str | None
-    seed: int
-    max_seconds: float | None
 
-    def trial(self, candidate: Candidate) -> SweepTrial:
-        """Judge one candidate on all folds."""
-        results, learning, speeds, stopped, megabytes = [], [], [], False, math.nan
-        for rows in self.held_out:
-            train, test = self.data[np.setdiff1d(np.arange(len(self.data)), rows)], self.data[rows]
-            begin = time.perf_counter()
-            model = make_model(candidate.model, **{"seed": self.seed, **candidate.settings})
-            model.fit(train, max_seconds=self.max_seconds, progress=False)
-            if model.stopped_ == "interrupt":
-                raise KeyboardInterrupt
-            stopped = stopped or model.stopped_ is not None
-            middle = time.perf_counter()
-            scores = model.score(test)
-            speeds.append(len(test) / max(time.perf_counter() - middle, 1e-9))
-            learning.append(middle - begin)
-            megabytes = _size(model) if math.isnan(megabytes) else megabytes
-            used = model.default_rule if self.rule is None else self.rule
-            results.append(evaluate(test, scores=scores, rule=used, metrics=self.metrics, train_frequencies=train))
-        by_fold = {name: tuple(result[name] for result in results) for name in self.metrics}
-        rules = tuple(dict.fromkeys(str(result.rule) for result in results))
-        return SweepTrial(candidate, _pooled(results), by_fold, rules, max(learning), min(speeds), megabytes, stopped)
-
-
-def _size(model: Model) -> float:
-    """The megabytes of a model on disk; NaN where there is no room for it."""
+def saved_bytes(model: Model) -> float:
+    """Return the size of a model on disk."""
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "model"
-        try:
-            model.save(place)
-        except TreelabelError as error:
-            if disk_is_full(error):
-                return math.nan
-            raise
-        return sum(file.stat().st_size for file in place.rglob("*") if file.is_file()) / 1e6
+        model.save(Path(folder, "model"))
+        return float(sum(file.stat().st_size for file in Path(folder, "model").rglob("*") if file.is_file()))
 
 
-def _pooled(results: Sequence[Result]) -> Result:
+def _pool(results: Sequence[Result]) -> Result:
     """Put the documents of folds together."""
     first = results[0]
     parts = {
-        key: tuple(_stacked([result.parts[key][index] for result in results]) for index in range(len(first.parts[key])))
+        key: tuple(map(stack_parts, zip(*(result.parts[key] for result in results), strict=True)))
         for key in first.parts
     }
     sums = {key: tuple(np.asarray(part.sum(axis=0)).ravel() for part in each) for key, each in parts.items()}
@@ -301,11 +296,7 @@ def _pooled(results: Sequence[Result]) -> Result:
     return Result(first.metrics, sums, first.context, count, first.rule, parts, groups=groups)
 
 
-def _stacked(parts: Sequence[Any]) -> Any:
-    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
-
-
-def _ranked(results: Sweep) -> Sweep:
+def _rank(results: Sweep) -> Sweep:
     """Sort trials by the first metric, and test all others against the best."""
     name = results.metrics[0]
     metric = find_metric(name)

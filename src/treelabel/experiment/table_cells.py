@@ -48,7 +48,7 @@ class TableCell:
     system: str = ""
     column: str = ""
     rule: str = ""
-    found: Summary = Summary(math.nan)
+    summary: Summary = Summary(math.nan)
     text: str = ""
     is_published: bool = False
     is_best: bool = False
@@ -56,19 +56,19 @@ class TableCell:
     scale: float = 1.0
     digits: int | None = SIGNIFICANT_DIGITS
 
-    def shown(self, plus_minus: str = " ± ") -> str:
+    def show(self) -> str:
         """Write the value with half of its interval, or the text in its place.
 
-        >>> TableCell(found=Summary(0.81234, 0.80234, 0.82234, 3), scale=100, digits=2).shown()
+        >>> TableCell(summary=Summary(0.81234, 0.80234, 0.82234, 3), scale=100, digits=2).show()
         '81.23 ± 1.00'
         """
-        if self.text or math.isnan(self.found.mean):
+        if self.text or math.isnan(self.summary.mean):
             return self.text
-        half = (self.found.high - self.found.low) / 2
-        numbers = [self.found.mean] if math.isnan(half) else [self.found.mean, half]
-        return plus_minus.join(self._number(each) for each in numbers)
+        half = (self.summary.high - self.summary.low) / 2
+        return self.number(self.summary.mean) + ("" if math.isnan(half) else f" ± {self.number(half)}")
 
-    def _number(self, value: float) -> str:
+    def number(self, value: float) -> str:
+        """Write a number in the units of the column."""
         scaled = value * self.scale
         return f"{scaled:.{SIGNIFICANT_DIGITS}g}" if self.digits is None else f"{scaled:.{self.digits}f}"
 
@@ -97,16 +97,11 @@ def summarise(runs: Sequence[Run], column: Column) -> Summary:
         return Summary(result.value, result.low, result.high, len(known), "seeds")
     if not known:
         return Summary(math.nan)
-    ends = None if column.metric is None else _stored_interval(runs[values.index(known[0])], column)
-    return Summary(known[0], *(ends or (math.nan, math.nan)), 1, "none" if ends is None else "documents")
-
-
-def _stored_interval(run: Run, column: Column) -> tuple[float, float] | None:
-    judged = run.judged_by(str(column.metric), column.rule)
-    if judged is None:
-        return None
-    ends = judged.intervals.get(spelled_metric(str(column.metric)))
-    return None if ends is None or math.isnan(ends[0]) else ends
+    run = runs[values.index(known[0])]
+    judged = None if column.metric is None else run.judged_by(column.metric, column.rule)
+    ends = {} if judged is None else judged.intervals
+    low, high = ends.get(spelled_metric(str(column.metric)), (math.nan, math.nan))
+    return Summary(known[0], low, high, 1, "none" if math.isnan(low) else "documents")
 
 
 def make_cell(results: Results, data: str, system: str, column: Column, title: str) -> TableCell:
@@ -129,14 +124,11 @@ def make_cell(results: Results, data: str, system: str, column: Column, title: s
     """
     runs = results.of(data, system)
     result = summarise(runs, column)
-    rules: list[str] = []
-    for run in runs:
-        judged = None if column.metric is None else run.judged_by(column.metric, column.rule)
-        rules += [] if judged is None else [judged.used_rule]
+    judged = [run.judged_by(column.metric, column.rule) for run in runs if column.metric is not None]
+    rule = ", ".join(dict.fromkeys(each.used_rule for each in judged if each is not None))
     text = ""
     if math.isnan(result.mean):
         text = results.problem(data, system).partition(":")[0] or MISSING
-    rule = ", ".join(dict.fromkeys(rules))
     return TableCell(data, system, title, rule, result, text, scale=column.scale, digits=column.digits)
 
 
@@ -160,21 +152,21 @@ def mark(cells: Sequence[TableCell], column: Column, resampled: Resampled | None
     -------
     list of Cell
     """
-    shown = [index for index, cell in enumerate(cells) if not math.isnan(cell.found.mean)]
-    if len(shown) < 2:
+    known = [cell for cell in cells if not math.isnan(cell.summary.mean)]
+    if len(known) < 2:
         return list(cells)
     sign = 1 if is_higher_better(column.field or str(column.metric)) else -1
-    best = max(shown, key=lambda index: sign * cells[index].found.mean)
-    alike = replace(cells[best], found=Summary(cells[best].found.mean)).shown()
-    p_values = dict.fromkeys(shown, math.nan)
+    best = max(known, key=lambda cell: sign * cell.summary.mean)
+    p_values: dict[str, float] = {}
     if resampled is not None and column.metric is not None:
-        others = [index for index in shown if index != best]
-        tested = [_p_value(resampled, cells[best], cells[index], column) for index in others]
-        p_values |= dict(zip(others, holm(tested).tolist(), strict=True))
-    marked = list(cells)
-    for index in shown:
-        is_best = replace(cells[index], found=Summary(cells[index].found.mean)).shown() == alike
-        marked[index] = replace(cells[index], is_best=is_best, differs=not is_best and p_values[index] < STAR_LEVEL)
+        others = [cell for cell in known if cell is not best]
+        corrected = holm([_p_value(resampled, best, cell, column) for cell in others]).tolist()
+        p_values = {cell.system: p for cell, p in zip(others, corrected, strict=True)}
+    marked = []
+    for cell in cells:
+        is_best = cell.number(cell.summary.mean) == best.number(best.summary.mean)
+        differs = not is_best and p_values.get(cell.system, math.nan) < STAR_LEVEL
+        marked.append(replace(cell, is_best=is_best, differs=differs))
     return marked
 
 

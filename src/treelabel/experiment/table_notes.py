@@ -29,56 +29,45 @@ def table_notes(
     list of str
         Sentences.
     """
-    notes = [
-        *_rules(spec, results, cells),
-        *_several_branches(spec, cells),
-        *_intervals(results, cells),
-        *_marks(cells),
-    ]
-    notes += _data(spec, results, data)
-    notes += [*_failures(results, data, systems), *_cut_short(results, data, systems)]
-    return [*notes, *([spec.note] if spec.note else [])]
+    notes = [_rules(spec, results, cells), _several_branches(spec, cells), _intervals(results, cells), _marks(cells)]
+    notes += [*_data(spec, results, data), *_failures(results, data, systems), _cut_short(results, data, systems)]
+    return [note for note in [*notes, spec.note] if note]
 
 
-def _rules(spec: TableSpec, results: Results, cells: Sequence[TableCell]) -> list[str]:
+def _rules(spec: TableSpec, results: Results, cells: Sequence[TableCell]) -> str:
     """Name the rule of each column; of each system where these differ."""
-    told: dict[str, list[str]] = {}
+    titles_of: dict[str, list[str]] = {}
     for column, title in zip(spec.columns, column_titles(spec.columns), strict=True):
         if column.metric is None:
             continue
         if not _needs_decisions(column.metric):
-            told.setdefault("no rule, as the scores are judged", []).append(title)
+            titles_of.setdefault("no rule, as the scores are judged", []).append(title)
             continue
         used: dict[str, list[str]] = {}
         for cell in cells:
             if cell.column == title and cell.rule and not cell.is_published:
                 used.setdefault(cell.rule, []).append(results.spec.system_title(cell.system))
-        rules = [rule if len(used) == 1 else f"{rule} ({_listed(who)})" for rule, who in used.items()]
+        rules = [rule if len(used) == 1 else f"{rule} ({_join(who)})" for rule, who in used.items()]
         if rules:
-            told.setdefault(", ".join(rules), []).append(title)
-    if not told:
-        return []
-    if len(told) == 1:
-        return [f"Decided by {next(iter(told))}."]
-    return ["Decided by " + "; ".join(f"{rule}: {_listed(titles)}" for rule, titles in told.items()) + "."]
+            titles_of.setdefault(", ".join(rules), []).append(title)
+    parts = [rule if len(titles_of) == 1 else f"{rule}: {_join(titles)}" for rule, titles in titles_of.items()]
+    return f"Decided by {'; '.join(parts)}." if parts else ""
 
 
-def _several_branches(spec: TableSpec, cells: Sequence[TableCell]) -> list[str]:
+def _several_branches(spec: TableSpec, cells: Sequence[TableCell]) -> str:
     """Say where accuracies by level are not those of the nodes that a rule chose on each level."""
     titles = [
         title
         for column, title in zip(spec.columns, column_titles(spec.columns), strict=True)
         if column.metric is not None and base_metric(column.metric) == "level_accuracy"
     ]
-    met = dict.fromkeys(
-        cell.column for cell in cells if cell.column in titles and cell.rule.startswith("best_per_level")
-    )
+    met = [cell.column for cell in cells if cell.column in titles and cell.rule.startswith("best_per_level")]
     if not met:
-        return []
-    return [
-        f"{_listed(met)}: nodes that best_per_level chose on different branches bring their ancestors with them, so "
+        return ""
+    return (
+        f"{_join(met)}: nodes that best_per_level chose on different branches bring their ancestors with them, so "
         "that a level is right only if the nodes below it agree with it."
-    ]
+    )
 
 
 def _needs_decisions(metric: str) -> bool:
@@ -88,38 +77,39 @@ def _needs_decisions(metric: str) -> bool:
         return False
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(names))
 
 
-def _intervals(results: Results, cells: Sequence[TableCell]) -> list[str]:
+def _intervals(results: Results, cells: Sequence[TableCell]) -> str:
     """Say what is behind ±."""
-    result: dict[str, dict[int, list[str]]] = {"seeds": {}, "documents": {}}
+    systems: dict[tuple[str, int], list[str]] = {}
     for cell in cells:
-        if cell.found.source != "none":
+        if cell.summary.source != "none":
             title = results.spec.system_title(cell.system)
-            result[cell.found.source].setdefault(cell.found.count, []).append(title)
-    told = []
-    for count, who in sorted(result["seeds"].items()):
-        told.append(f"over {count} seeds" + (f" ({_listed(who)})" if len(result["seeds"]) > 1 else ""))
-    single = result["documents"].get(1, [])
+            systems.setdefault((cell.summary.source, cell.summary.count), []).append(title)
+    single = systems.pop(("documents", 1), [])
+    parts = [
+        f"over {count} seeds" + (f" ({_join(titles)})" if len(systems) > 1 else "")
+        for (_, count), titles in sorted(systems.items())
+    ]
     if single:
-        told.append("over documents, of one seed" + (f" ({_listed(single)})" if told else ""))
-    return [f"± half of the 95% interval {'; '.join(told)}."] if told else []
+        parts.append("over documents, of one seed" + (f" ({_join(single)})" if parts else ""))
+    return f"± half of the 95% interval {'; '.join(parts)}." if parts else ""
 
 
-def _marks(cells: Sequence[TableCell]) -> list[str]:
+def _marks(cells: Sequence[TableCell]) -> str:
     if not any(cell.is_best for cell in cells):
-        return []
+        return ""
     star = ""
     if any(cell.differs for cell in cells):
         star = (
             f"; * differs from it, p < {STAR_LEVEL} by Holm's correction over the other systems of the column on the "
             "data set, each column and data set by itself"
         )
-    few = any(cell.found.count == FEW_SEEDS for cell in cells)
+    few = any(cell.summary.count == FEW_SEEDS for cell in cells)
     untested = "; systems with two seeds are not tested, as their spread is hardly known" if few else ""
-    return [f"The best is marked{star}{untested}."]
+    return f"The best is marked{star}{untested}."
 
 
 def _data(spec: TableSpec, results: Results, data: Sequence[str]) -> list[str]:
@@ -140,22 +130,20 @@ def _failures(results: Results, data: Sequence[str], systems: Sequence[str]) -> 
     notes = []
     for name in data:
         for system in systems:
-            runs = [run for run in results.runs if run.data == name and run.system == system]
-            reasons = dict.fromkeys(f"{run.status}: {run.reason}" for run in runs if not run.is_done)
-            if not reasons:
-                continue
-            failed = sum(not run.is_done for run in runs)
-            count = "" if failed == len(runs) else f" ({failed} of {len(runs)} seeds)"
-            title = f"{results.spec.system_title(system)} on {results.spec.data_title(name)}"
-            notes.append(f"{title}{count}: {'; '.join(reasons)}")
+            runs = results.all_of(name, system)
+            failures = [f"{run.status}: {run.reason}" for run in runs if not run.is_done]
+            if failures:
+                count = "" if len(failures) == len(runs) else f" ({len(failures)} of {len(runs)} seeds)"
+                title = f"{results.spec.system_title(system)} on {results.spec.data_title(name)}"
+                notes.append(f"{title}{count}: {'; '.join(dict.fromkeys(failures))}")
     return notes
 
 
-def _cut_short(results: Results, data: Sequence[str], systems: Sequence[str]) -> list[str]:
+def _cut_short(results: Results, data: Sequence[str], systems: Sequence[str]) -> str:
     """Say which values are of training that a budget ended."""
-    cut = dict.fromkeys(
+    cut = [
         f"{results.spec.system_title(run.system)} on {results.spec.data_title(run.data)} ({run.fit_seconds:.0f} s)"
         for run in results.runs
         if run.stopped and run.data in data and run.system in systems
-    )
-    return [f"Training was cut short by the budget: {_listed(cut)}."] if cut else []
+    ]
+    return f"Training was cut short by the budget: {_join(cut)}." if cut else ""

@@ -3,16 +3,19 @@
 import csv
 import io
 import math
-import unicodedata
+from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Literal, get_args
+
+from rich.cells import cell_len, set_cell_size
 
 from treelabel.core.errors import printable
 from treelabel.data.io.cells import escape
 from treelabel.experiment.claims import Standing, Verdict, judge_claims
 from treelabel.experiment.estimates import Resampled
 from treelabel.experiment.results import Results
-from treelabel.experiment.study_tables import ColumnHead, Table, TableRow, make_tables
+from treelabel.experiment.study_tables import Table, make_tables
 from treelabel.experiment.table_cells import MISSING, TableCell
 
 Style = Literal["paper", "markdown", "latex", "csv"]
@@ -57,10 +60,10 @@ def summarize(
     resampled = Resampled(results)
     tables = make_tables(results, names or None, resampled, significance)
     study = results.spec.name if results.folder is None else results.folder.resolve().name
-    texts = [write_heading(results.spec.title, style), write_tables(tables, style, study, bold, header)]
+    title = results.spec.title
+    heading = {"paper": printable(title), "markdown": f"## {_markdown_text(title)}", "latex": f"% {printable(title)}"}
     verdicts = judge_claims(results, resampled) if claims else []
-    if style != "csv":
-        texts.append(write_verdicts(verdicts, style))
+    texts = [heading.get(style, ""), write_tables(tables, style, study, bold, header), _verdicts(verdicts, style)]
     return "\n\n".join(text for text in texts if text), verdicts
 
 
@@ -93,121 +96,52 @@ def write_tables(
     return "\n\n".join((_markdown if style == "markdown" else _latex)(table) for table in tables)
 
 
-def write_heading(text: str, style: Style = "paper") -> str:
-    """Write the title of a study above its tables; CSV has no place for it.
-
-    Parameters
-    ----------
-    text : str
-        The title.
-    style : "paper", "markdown", "latex" or "csv"
-        In LaTeX it is a comment.
-
-    Returns
-    -------
-    str
-
-    >>> write_heading("Losses_2", "markdown")
-    '## Losses\\\\_2'
-    """
-    line = printable(text)
-    return {"paper": line, "markdown": f"## {_markdown_text(text)}", "latex": f"% {line}", "csv": ""}[style]
-
-
-def write_verdicts(verdicts: Sequence[Verdict], style: Style = "paper") -> str:
-    """Write what became of claims, one line each; CSV has no place for them.
-
-    Parameters
-    ----------
-    verdicts : sequence of Verdict
-        What to write.
-    style : "paper", "markdown", "latex" or "csv"
-        In LaTeX they are comments.
-
-    Returns
-    -------
-    str
-    """
+def _verdicts(verdicts: Sequence[Verdict], style: Style) -> str:
+    """Write what became of claims, one line each: in LaTeX comments, in CSV nothing."""
     if style == "csv" or not verdicts:
         return ""
-    counts = [(status, sum(verdict.status == status for verdict in verdicts)) for status in get_args(Standing)]
-    told = ", ".join(f"{count} {status}" for status, count in counts)
-    each = "by its own 95% interval, not corrected for their number"
-    lines = [f"Claims: {told}; each {each}", *(printable(verdict.describe()) for verdict in verdicts)]
-    if style == "paper":
-        return "\n".join(lines)
-    start = "- " if style == "markdown" else "% "
+    counts = Counter(verdict.status for verdict in verdicts)
+    summary = ", ".join(f"{counts[status]} {status}" for status in get_args(Standing))
+    lines = [f"Claims: {summary}; each by its own 95% interval, not corrected for their number"]
+    lines += [printable(verdict.describe()) for verdict in verdicts]
+    start = {"paper": "", "markdown": "- ", "latex": "% "}[style]
     return "\n".join(start + (_markdown_text(line) if style == "markdown" else line) for line in lines)
+
+
+def _groups(table: Table) -> list[tuple[str, int, int]]:
+    """List equal neighbours among the groups of columns: the name, the first column, and the one after the last."""
+    result, first = [], 1
+    for name, heads in groupby(table.heads, key=lambda head: head.group):
+        result.append((name, first, first := first + len(list(heads))))
+    return result if any(name for name, _, _ in result) else []
 
 
 # Aligned text
 
 
 def _paper(table: Table, bold: bool) -> str:
-    groups = [printable(head.group) for head in table.heads]
-    lines = [[printable(table.corner), *(printable(head.title) for head in table.heads)]]
-    lines += [[_indented(row), *(_paper_cell(cell) for cell in row.cells)] for row in table.rows]
-    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
-    widths = _widened(groups, widths)
-    text = [printable(table.title)]
-    if any(groups):
-        spans = _spans(groups)
-        text.append(
-            _joined([" " * widths[0], *(_padded(group, _span(widths, index, count)) for group, index, count in spans)])
-        )
+    lines = [[table.corner, *(head.title for head in table.heads)]]
+    lines += [["  " * row.is_published + row.title, *map(_paper_cell, row.cells)] for row in table.rows]
+    lines = [[printable(each) for each in line] for line in lines]
+    # Wide letters take two columns of a terminal, marks above others none.
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    groups = [" " * widths[0]]
+    for group, first, end in _groups(table):
+        name, width = printable(group), sum(widths[first:end]) + 2 * (end - first - 1)
+        # A group whose name is longer than its columns widens the last.
+        widths[end - 1] += max(0, cell_len(name) - width)
+        groups.append(set_cell_size(name, max(width, cell_len(name))))
+    text = [printable(table.title), *(["  ".join(groups)] if len(groups) > 1 else [])]
     for number, line in enumerate(lines):
-        cells = [_padded(each, width) for each, width in zip(line, widths, strict=True)]
-        if number and bold:
-            best = [False, *(cell.is_best for cell in table.rows[number - 1].cells)]
-            cells = [f"{BOLD}{each}{PLAIN}" if is_best else each for each, is_best in zip(cells, best, strict=True)]
-        text.append(_joined(cells))
-        if not number:
-            text.append("-" * len(_joined([" " * width for width in widths])))
-    return "\n".join(line.rstrip() for line in [*text, *(printable(note) for note in table.notes)])
-
-
-def _indented(row: TableRow) -> str:
-    return ("  " if row.is_published else "") + printable(row.title)
+        cells = [set_cell_size(each, width) for each, width in zip(line, widths, strict=True)]
+        for index, cell in enumerate(table.rows[number - 1].cells if number and bold else (), 1):
+            cells[index] = f"{BOLD}{cells[index]}{PLAIN}" if cell.is_best else cells[index]
+        text += ["  ".join(cells), *([] if number else ["-" * (sum(widths) + 2 * len(table.heads))])]
+    return "\n".join(line.rstrip() for line in [*text, *map(printable, table.notes)])
 
 
 def _paper_cell(cell: TableCell) -> str:
-    return (BEST if cell.is_best else "") + printable(cell.shown()) + (STAR if cell.differs else "")
-
-
-def _joined(cells: Sequence[str]) -> str:
-    return "  ".join(cells)
-
-
-def _width(text: str) -> int:
-    """The columns of a terminal that a text takes: wide letters two, marks above others none."""
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    return len(text) + wide - sum(bool(unicodedata.combining(letter)) for letter in text)
-
-
-def _padded(text: str, width: int) -> str:
-    return text + " " * (width - _width(text))
-
-
-def _spans(groups: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Group equal neighbours: (group, the first column, how many)."""
-    result: list[tuple[str, int, int]] = []
-    for index, group in enumerate(groups):
-        if result and result[-1][0] == group:
-            result[-1] = (group, result[-1][1], result[-1][2] + 1)
-        else:
-            result.append((group, index, 1))
-    return result
-
-
-def _span(widths: Sequence[int], index: int, count: int) -> int:
-    return sum(widths[1 + index : 1 + index + count]) + 2 * (count - 1)
-
-
-def _widened(groups: Sequence[str], widths: list[int]) -> list[int]:
-    """Widen the last column of groups whose names are longer than their columns."""
-    for group, index, count in _spans(groups):
-        widths[index + count] += max(0, _width(group) - _span(widths, index, count))
-    return widths
+    return (BEST if cell.is_best else "") + cell.show() + (STAR if cell.differs else "")
 
 
 # Markdown
@@ -225,7 +159,7 @@ def _markdown(table: Table) -> str:
 
 
 def _markdown_cell(cell: TableCell) -> str:
-    text = _markdown_text(cell.shown())
+    text = _markdown_text(cell.show())
     return (f"**{text}**" if cell.is_best else text) + ("\\*" if cell.differs else "")
 
 
@@ -251,9 +185,12 @@ _LATEX = {
 
 def _latex(table: Table) -> str:
     """Write a table that needs the package booktabs."""
-    columns = len(table.heads)
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{_latex_text(table.title)}}}"]
-    lines += [rf"\begin{{tabular}}{{l{'r' * columns}}}", r"\toprule", *_latex_groups(table.heads)]
+    lines += [rf"\begin{{tabular}}{{l{'r' * len(table.heads)}}}", r"\toprule"]
+    if groups := _groups(table):
+        cells = [rf"\multicolumn{{{end - first}}}{{c}}{{{_latex_text(name)}}}" for name, first, end in groups]
+        rules = [rf"\cmidrule(lr){{{first + 1}-{end}}}" for _, first, end in groups]
+        lines += [" & ".join(["", *cells]) + r" \\", " ".join(rules)]
     titles = [table.corner, *(head.title for head in table.heads)]
     lines += [" & ".join(map(_latex_text, titles)) + r" \\", r"\midrule"]
     for row in table.rows:
@@ -264,17 +201,8 @@ def _latex(table: Table) -> str:
     return "\n".join([*lines, r"\end{table}"])
 
 
-def _latex_groups(heads: Sequence[ColumnHead]) -> list[str]:
-    groups = [head.group for head in heads]
-    if not any(groups):
-        return []
-    cells = [rf"\multicolumn{{{count}}}{{c}}{{{_latex_text(group)}}}" for group, _, count in _spans(groups)]
-    rules = [rf"\cmidrule(lr){{{index + 2}-{index + count + 1}}}" for _, index, count in _spans(groups)]
-    return [" & ".join(["", *cells]) + r" \\", " ".join(rules)]
-
-
 def _latex_cell(cell: TableCell) -> str:
-    text = _latex_text(cell.shown())
+    text = _latex_text(cell.show())
     return (rf"\textbf{{{text}}}" if cell.is_best else text) + (r"$^{*}$" if cell.differs else "")
 
 
@@ -292,19 +220,12 @@ def _csv(tables: Sequence[Table], study: str, header: bool) -> str:
     if header:
         writer.writerow(CSV_HEADER)
     for table in tables:
-        for row in table.rows:
-            shown = [cell for cell in row.cells if cell.text not in ("", MISSING) or not math.isnan(cell.found.mean)]
-            writer.writerows(_csv_row(study, table, cell) for cell in shown)
+        for cell in (cell for row in table.rows for cell in row.cells):
+            numbers = [cell.summary.mean, cell.summary.low, cell.summary.high]
+            if cell.text in ("", MISSING) and math.isnan(numbers[0]):
+                continue
+            texts = [study, table.name, cell.data, cell.system, cell.column, cell.rule, cell.text]
+            marks = [int(each) for each in (cell.is_best, cell.differs, cell.is_published)]
+            known = ["" if math.isnan(value) else repr(float(value)) for value in numbers]
+            writer.writerow([*(escape(printable(text)) for text in texts), *known, cell.summary.count, *marks])
     return stream.getvalue().rstrip("\n")
-
-
-def _csv_row(study: str, table: Table, cell: TableCell) -> list[str]:
-    result = cell.found
-    texts = [study, table.name, cell.data, cell.system, cell.column, cell.rule, cell.text]
-    numbers = [_number(result.mean), _number(result.low), _number(result.high), str(result.count)]
-    marks = [str(int(each)) for each in (cell.is_best, cell.differs, cell.is_published)]
-    return [*(escape(printable(text)) for text in texts), *numbers, *marks]
-
-
-def _number(value: float) -> str:
-    return "" if math.isnan(value) else repr(float(value))

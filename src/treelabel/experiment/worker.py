@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -26,20 +26,20 @@ from treelabel.core.compute import run_in_thread
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import file_sha256
 from treelabel.core.json_text import read_json
-from treelabel.evaluation.evaluator import make_context
 from treelabel.experiment.code_version import loaded_code
 from treelabel.experiment.command_systems import run_command
 from treelabel.experiment.contributions import context_to_json, save_parts
 from treelabel.experiment.data_sets import Splits, load_parts, with_files
-from treelabel.experiment.judging import SystemOutput, judge_output, measured
+from treelabel.experiment.judging import SystemOutput, judge_output
+from treelabel.experiment.plan import Cell, new_run
 from treelabel.experiment.process_tree import MARK, end_marked, peak_of
-from treelabel.experiment.results import Judgement, Run, load_run
-from treelabel.experiment.spec import Judge, Spec, SystemSpec
+from treelabel.experiment.results import Judgement, Run, load_run, run_file, write_run
+from treelabel.experiment.spec import Judge, Selection, Spec, SystemSpec
 from treelabel.experiment.spec_reader import parse_spec
+from treelabel.experiment.sweep import saved_bytes
+from treelabel.metrics.registry import find_metric
 from treelabel.models.base import Model
-from treelabel.models.persistence.store import save_model
 from treelabel.models.registry import make_model
-from treelabel.rules.decisions import Decisions
 from treelabel.scores.score_matrix import Scores
 
 # The exit status of a process whose result cannot be written.
@@ -52,14 +52,14 @@ class WorkerJob:
     """The work of one process.
 
     `work` is "run", "judge" (scores of an earlier run are there) or "embed" (compute and keep the embeddings of all
-    texts of a data set by `encoder`, or with `token_states` those of all their tokens). `run` is the result so far:
-    names, seed, parameters.
+    texts of a data set by `encoder`, or with `token_states` those of all their tokens). `cell` has the fields of the
+    run's `Cell`.
     """
 
     work: Literal["run", "judge", "embed"]
     spec_path: str
     results: str
-    run: Mapping[str, Any] = field(default_factory=dict)
+    cell: Mapping[str, Any] = field(default_factory=dict)
     data: str = ""
     encoder: str = ""
     token_states: bool = False
@@ -67,22 +67,18 @@ class WorkerJob:
     max_seconds: float | None = None
     keep_scores: bool = False
 
-    def to_json(self) -> str:
-        """Return the job as JSON text."""
-        return json.dumps(asdict(self))
-
 
 def main() -> None:
     """Do the job that the command line names."""
     _end_with_parent()
-    job = WorkerJob(**read_json(Path(sys.argv[1]).read_bytes(), sys.argv[1], "job"))
+    job = WorkerJob(**json.loads(sys.argv[1]))
     # A model takes Ctrl-C for "that is enough"; whoever runs the study decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     spec = parse_spec(Path(job.results, "spec.toml").read_text(encoding="utf-8"), Path(job.spec_path))
     if job.work == "embed":
         embed(spec, job)
         return
-    run = Run(**{**job.run, "threads": job.threads})
+    run = replace(new_run(spec, Cell(**job.cell)), threads=job.threads)
     begun = time.monotonic()
     try:
         run = judge_again(spec, job, run) if job.work == "judge" else do_run(spec, job, run)
@@ -91,8 +87,8 @@ def main() -> None:
     except Exception as error:
         if disk_is_full(error):
             _give_up(error)
-        told = str(error) if isinstance(error, TreelabelError) else f"{type(error).__name__}: {error}"
-        run = replace(run, status="failed", reason=" ".join(told.split()))
+        reason = str(error) if isinstance(error, TreelabelError) else f"{type(error).__name__}: {error}"
+        run = replace(run, status="failed", reason=" ".join(reason.split()))
     try:
         # That of a command is known; the worker's own memory is not that of the system.
         peak = peak_of(os.getpid()) if math.isnan(run.peak_memory) else run.peak_memory
@@ -121,26 +117,12 @@ def _end_with_parent() -> None:
         run_in_thread(watch)
 
 
-def write_run(results: Path, run: Run) -> None:
-    """Write the JSON file of a run.
-
-    Parameters
-    ----------
-    results : Path
-        The folder of results.
-    """
-    with open_output(results / "runs" / f"{run.key}.json") as stream:
-        stream.write(run.to_json().encode())
-
-
 def surroundings() -> dict[str, Any]:
     """Return what a result depends on beside the spec: code, versions, machine."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
     machine = {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()}
     return {
         "code": loaded_code(),
@@ -165,14 +147,11 @@ def embed(spec: Spec, job: WorkerJob) -> None:
     """
     from treelabel.encoders.cached_encoder import CachedEncoder
     from treelabel.encoders.registry import default_encoder, find_encoder
+    from treelabel.encoders.token_states import StateEncoder
 
     parts = load_parts(spec.data[job.data], spec.folder, 0)
-    result = find_encoder(job.encoder) if job.encoder else default_encoder()
-    transform: Callable[..., object] = CachedEncoder(result).transform
-    if job.token_states:
-        from treelabel.encoders.token_states import StateEncoder
-
-        transform = StateEncoder(result).transform
+    encoder = find_encoder(job.encoder) if job.encoder else default_encoder()
+    transform: Any = (StateEncoder if job.token_states else CachedEncoder)(encoder).transform
     for part in (parts.train, parts.test, parts.valid, parts.spare):
         if part is not None:
             transform(list(part.texts), progress=False)
@@ -199,14 +178,11 @@ def do_run(spec: Spec, job: WorkerJob, run: Run) -> Run:
     h = parts.train.hierarchy
     documents = {"train": len(parts.train), "test": len(parts.test)}
     run = replace(run, documents=documents, nodes=len(h), leaves=len(h.leaves))
-    if system.command is None:
-        run, output = _learned(spec, system, parts, run, job)
+    if system.command is not None:
+        run, output = _run_command(spec, system, parts, run)
     else:
-        run, told = _commanded(spec, system, parts, run)
-        if told is None:
-            return run
-        output = told
-    return _judged(spec, job, run, parts, output)
+        run, output = _fit_and_score(spec, system, parts, run, job)
+    return run if output is None else _judge(spec, job, run, parts, output)
 
 
 def judge_again(spec: Spec, job: WorkerJob, run: Run) -> Run:
@@ -225,29 +201,27 @@ def judge_again(spec: Spec, job: WorkerJob, run: Run) -> Run:
     -------
     Run
     """
-    earlier = load_run(Path(job.results, "runs", f"{run.key}.json"))
+    earlier = load_run(run_file(Path(job.results), run.key))
     parts = load_parts(spec.data[run.data], spec.folder, run.seed)
     scores = Scores.load(Path(job.results, "scores", f"{run.key}.npz"), parts.test.hierarchy)
     rule = next((each.used_rule for each in earlier.judged if each.rule == "default"), None)
-    return _judged(spec, job, replace(earlier, title=run.title), parts, SystemOutput(scores, None, rule))
+    return _judge(spec, job, replace(earlier, title=run.title), parts, SystemOutput(scores, None, rule))
 
 
-def _judged(spec: Spec, job: WorkerJob, run: Run, parts: Splits, output: SystemOutput) -> Run:
+def _judge(spec: Spec, job: WorkerJob, run: Run, parts: Splits, output: SystemOutput) -> Run:
     data, results = spec.data[run.data], Path(job.results)
     judges = spec.judges_of(run.data)
-    judged, result, notes = judge_output(output, judges, data, parts.train, parts.test)
+    judged, evaluated, notes = judge_output(output, judges, data, parts.train, parts.test)
     if output.scores is not None and job.keep_scores:
-        output.scores.save(results / "scores" / f"{run.key}.npz")
-        run = replace(run, scores_sha256=file_sha256(results / "scores" / f"{run.key}.npz"))
-    context = context_to_json(
-        replace(result[0].context, propensity=data.propensity, bin_edges=data.bin_edges)
-        if result
-        else make_context(parts.train.hierarchy, parts.train, None)
-    ).encode()
-    key = sha256(context).hexdigest()[:20]
+        file = results / "scores" / f"{run.key}.npz"
+        output.scores.save(file)
+        run = replace(run, scores_sha256=file_sha256(file))
+    context = replace(evaluated[0].context, propensity=data.propensity, bin_edges=data.bin_edges)
+    stored = context_to_json(context).encode()
+    key = sha256(stored).hexdigest()[:20]
     with open_output(results / "contexts" / f"{key}.json") as stream:
-        stream.write(context)
-    save_parts(results / "parts" / f"{run.key}.npz", result)
+        stream.write(stored)
+    save_parts(results / "parts" / f"{run.key}.npz", evaluated)
     asked = tuple(f"{judge.rule} {metric}" for judge in judges for metric in judge.metrics)
     notes = [*dict.fromkeys([*run.notes, *notes])]
     return replace(run, judged=tuple(judged), asked=asked, context=key, notes=tuple(notes), status="done", reason="")
@@ -256,16 +230,17 @@ def _judged(spec: Spec, job: WorkerJob, run: Run, parts: Splits, output: SystemO
 # Systems
 
 
-def _learned(spec: Spec, system: SystemSpec, parts: Splits, run: Run, job: WorkerJob) -> tuple[Run, SystemOutput]:
+def _fit_and_score(
+    spec: Spec, system: SystemSpec, parts: Splits, run: Run, job: WorkerJob
+) -> tuple[Run, SystemOutput | None]:
     """Fit a model and score the test documents."""
-    assert system.model is not None
     params = system.params_on(run.data)
     chosen, notes = None, list(run.notes)
     if system.select is not None:
-        chosen, tried = _chosen(system, spec, parts, run, Path(job.results))
+        chosen, tried = _choose(system, system.select, spec, parts, run, Path(job.results))
         params, notes = {**params, **chosen}, [*notes, *tried]
     begun = time.perf_counter()
-    model = _made(system.model, with_files(params, spec.folder), run.seed)
+    model = _make_model(system, params, spec, run.seed)
     model.fit(parts.train, valid=parts.valid, progress=False, max_seconds=job.max_seconds)
     fitted = time.perf_counter()
     scores = model.score(parts.test)
@@ -273,7 +248,9 @@ def _learned(spec: Spec, system: SystemSpec, parts: Splits, run: Run, job: Worke
     if model.stopped_ is not None:
         far = "".join(f"; {stage}" for stage in model.evidence_.stages)
         notes.append(f"training was stopped by the budget after {fitted - begun:.0f} s{far}")
-    limit = float("nan") if job.max_seconds is None else job.max_seconds
+    size = math.nan
+    with suppress(TreelabelError):
+        size = saved_bytes(model)
     run = replace(
         run,
         params=params,
@@ -281,50 +258,51 @@ def _learned(spec: Spec, system: SystemSpec, parts: Splits, run: Run, job: Worke
         notes=tuple(notes),
         fit_seconds=fitted - begun,
         score_seconds=scored - fitted,
-        model_bytes=_size(model),
-        max_seconds=limit,
+        model_bytes=size,
+        max_seconds=math.nan if job.max_seconds is None else job.max_seconds,
         stopped=model.stopped_ is not None,
     )
     return run, SystemOutput(scores, None, model.default_rule)
 
 
-def _made(name: str, params: Mapping[str, Any], seed: int) -> Model:
+def _make_model(system: SystemSpec, params: Mapping[str, Any], spec: Spec, seed: int) -> Model:
     """Make a model; settings within a model ("linear__C") are set after it is made."""
-    outer = {name: value for name, value in params.items() if "__" not in name}
-    model = make_model(name, seed=seed, **outer)
-    return model.set_params(**{name: value for name, value in params.items() if "__" in name})
-
-
-def _chosen(
-    system: SystemSpec, spec: Spec, parts: Splits, run: Run, results: Path
-) -> tuple[Mapping[str, Any], list[str]]:
-    """Choose the combination of a grid that is best on held-out training documents; the choice is kept."""
     assert system.model is not None
-    assert system.select is not None
-    file = results / "choices" / f"{_choice_key(system, run)}.json"
-    with suppress(FileNotFoundError, TreelabelError, KeyError, TypeError):
-        stored = read_json(file.read_bytes(), str(file), "choice")
+    settings = with_files(params, spec.folder)
+    model = make_model(system.model, seed=seed, **{name: settings[name] for name in settings if "__" not in name})
+    return model.set_params(**{name: settings[name] for name in settings if "__" in name})
+
+
+def _choose(
+    system: SystemSpec, select: Selection, spec: Spec, parts: Splits, run: Run, results: Path
+) -> tuple[Mapping[str, Any], list[str]]:
+    """Choose the combination of a grid that is best on held-out training documents; the choice is stored."""
+    # All seeds of a system on a data set share it.
+    settings = [run.data, system.model, dict(system.grid), system.params_on(run.data), asdict(select)]
+    identity = json.dumps([*settings, run.data_hash, loaded_code()], sort_keys=True, default=str)
+    file = results / "choices" / f"{sha256(identity.encode()).hexdigest()[:20]}.json"
+    with suppress(TreelabelError, KeyError, TypeError):
+        stored = read_json(file, str(file), "choice")
         if stored["checksum"] == _choice_checksum(stored["chosen"], stored["notes"]):
             return stored["chosen"], stored["notes"]
     learn, held = parts.for_choosing()
-    judge = Judge((system.select.metric,), system.select.rule)
-    result: dict[str, float] = {}
+    judge = Judge((select.metric,), select.rule)
+    sign = 1 if find_metric(select.metric).higher_is_better else -1
+    values: dict[str, float] = {}
     notes: list[str] = []
     for name, combination in system.combinations.items():
         try:
-            given = with_files({**system.params_on(run.data), **combination}, spec.folder)
-            model = _made(system.model, given, 0)
+            model = _make_model(system, {**system.params_on(run.data), **combination}, spec, 0)
             scores = model.fit(learn, progress=False).score(held)
             output = SystemOutput(scores, None, model.default_rule)
-            _, results_of, _ = judge_output(output, [judge], spec.data[run.data], learn, held)
-            value, higher = measured(results_of[0], system.select.metric)
-            result[name] = value if higher else -value
+            _, (evaluated,), _ = judge_output(output, [judge], spec.data[run.data], learn, held)
+            values[name] = sign * evaluated[select.metric]
         except TreelabelError as error:
             notes.append(f"{name} failed: {error}")
-    if not result:
+    if not values:
         raise TreelabelError(f"no combination of the grid could learn: {'; '.join(notes)}")
-    best = max(result, key=lambda name: result[name])
-    notes.append(f"{best}: the best of {len(result)} by {system.select.metric} on {len(held):,} held-out documents")
+    best = max(values, key=lambda name: values[name])
+    notes.append(f"{best}: the best of {len(values)} by {select.metric} on {len(held):,} held-out documents")
     chosen = system.combinations[best]
     with open_output(file) as stream:
         stored = {"chosen": chosen, "notes": notes, "checksum": _choice_checksum(chosen, notes)}
@@ -337,43 +315,15 @@ def _choice_checksum(chosen: Mapping[str, Any], notes: Sequence[str]) -> str:
     return sha256(json.dumps([chosen, notes], sort_keys=True).encode()).hexdigest()
 
 
-def _choice_key(system: SystemSpec, run: Run) -> str:
-    """Identify a choice: all seeds of a system on a data set share it."""
-    given = [run.data, system.model, dict(system.grid), system.params_on(run.data), asdict(system)["select"]]
-    text = json.dumps([*given, run.data_hash, loaded_code()], sort_keys=True, default=str)
-    return sha256(text.encode()).hexdigest()[:20]
-
-
-def _size(model: Model) -> float:
-    """Return the bytes of the model's folder; NaN where it cannot be saved."""
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            save_model(model, Path(folder, "model"))
-        except TreelabelError:
-            return float("nan")
-        return float(sum(file.stat().st_size for file in Path(folder, "model").iterdir()))
-
-
-def _commanded(spec: Spec, system: SystemSpec, parts: Splits, run: Run) -> tuple[Run, SystemOutput | None]:
+def _run_command(spec: Spec, system: SystemSpec, parts: Splits, run: Run) -> tuple[Run, SystemOutput | None]:
     """Run a command; one that writes values has no output to judge."""
     with tempfile.TemporaryDirectory(prefix="treelabel-command-") as folder:
-        told = run_command(system, parts, spec.folder, Path(folder), run.seed, run.threads)
-    times = dict(told.told or {})
-    run = replace(
-        run,
-        command=system.command,
-        fit_seconds=times.get("fit_seconds", told.seconds),
-        score_seconds=times.get("score_seconds", float("nan")),
-        model_bytes=times.get("model_bytes", float("nan")),
-        peak_memory=told.peak_memory,
-    )
-    if told.values is not None:
-        judged = Judgement("values", "values", told.values)
-        return replace(run, judged=(judged,), status="done", reason=""), None
-    decisions = told.decisions
-    if decisions is not None:
-        decisions = Decisions(decisions.hierarchy, decisions.hierarchy.closure(decisions.csr), decisions.ids)
-    return run, SystemOutput(told.scores, decisions)
+        output = run_command(system, parts, spec.folder, Path(folder), run.seed, run.threads)
+    times = {"fit_seconds": output.seconds, **output.times}
+    run = replace(run, command=system.command, peak_memory=output.peak_memory, **times)
+    if output.values is not None:
+        return replace(run, judged=(Judgement("values", "values", output.values),)), None
+    return run, SystemOutput(output.scores, output.decisions)
 
 
 if __name__ == "__main__":

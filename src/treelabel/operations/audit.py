@@ -12,7 +12,7 @@ from scipy.sparse import csgraph
 from treelabel.core.errors import TreelabelError
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings, describe_value
-from treelabel.core.types import LongArray
+from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.data.dataset import Dataset
 from treelabel.data.equal_texts import text_codes, units
 from treelabel.data.splits import folds
@@ -48,7 +48,7 @@ class Audit:
     suspects: Suspects
 
     @property
-    def doubted(self) -> int:
+    def doubts(self) -> int:
         """The number of labels that are at least as likely wrong as right."""
         return int(np.sum(self.suspects.score >= DOUBTED))
 
@@ -66,28 +66,25 @@ class Audit:
             With id, line (None where it is not known), text, given, suggested, p_given, p_suggested, score, reason and
             duplicate (the id of a document with the same or nearly the same text and other labels).
         """
-        result = self.suspects.first(self.doubted if top is None else top)
-        data, nodes = self.data, np.unique(np.concatenate([result.given, result.suggested]))
-        nodes = nodes[nodes >= 0]
-        names: dict[int, str | None] = dict(zip(nodes.tolist(), data.hierarchy.paths(nodes), strict=True))
-        rows = []
-        for index, row in enumerate(result.rows.tolist()):
-            copy = int(result.copies[index])
-            rows.append(
-                {
-                    "id": data.ids[row],
-                    "line": None if data.lines is None else int(data.lines[row]),
-                    "text": data.texts[row],
-                    "given": names.get(int(result.given[index])),
-                    "suggested": names.get(int(result.suggested[index])),
-                    "p_given": _round(result.p_given[index]),
-                    "p_suggested": _round(result.p_suggested[index]),
-                    "score": _round(result.score[index]),
-                    "reason": result.reasons[index],
-                    "duplicate": None if copy < 0 else data.ids[copy],
-                }
-            )
-        return rows
+        doubted = self.suspects.first(self.doubts if top is None else top)
+        data, rows = self.data, doubted.rows.tolist()
+        columns = {
+            "id": [data.ids[row] for row in rows],
+            "line": [None if data.lines is None else int(data.lines[row]) for row in rows],
+            "text": [data.texts[row] for row in rows],
+            "given": self._paths(doubted.labels),
+            "suggested": self._paths(doubted.suggested),
+            "p_given": _round(doubted.p_given),
+            "p_suggested": _round(doubted.p_suggested),
+            "score": _round(doubted.score),
+            "reason": doubted.reasons,
+            "duplicate": [None if copy < 0 else data.ids[copy] for copy in doubted.copies.tolist()],
+        }
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+    def _paths(self, nodes: IntArray) -> list[str | None]:
+        paths = iter(self.data.hierarchy.paths(nodes[nodes >= 0]))
+        return [next(paths) if node >= 0 else None for node in nodes.tolist()]
 
     def table(self, top: int | None = None) -> Dataset:
         """Return what `rows` does as documents with their labels and further columns, for `treelabel.write`."""
@@ -103,18 +100,14 @@ class Audit:
 
 _KINDS = {
     "line": pa.int64(),
-    "given": pa.string(),
-    "suggested": pa.string(),
-    "p_given": pa.float64(),
-    "p_suggested": pa.float64(),
-    "score": pa.float64(),
-    "reason": pa.string(),
-    "duplicate": pa.string(),
+    **dict.fromkeys(("given", "suggested"), pa.string()),
+    **dict.fromkeys(("p_given", "p_suggested", "score"), pa.float64()),
+    **dict.fromkeys(("reason", "duplicate"), pa.string()),
 }
 
 
-def _round(value: float) -> float | None:
-    return None if np.isnan(value) else round(float(value), 4)
+def _round(values: DoubleArray) -> list[float | None]:
+    return [None if np.isnan(value) else round(value, 4) for value in values.tolist()]
 
 
 def audit(
@@ -151,8 +144,8 @@ def audit(
     >>> from treelabel.hierarchy import Hierarchy
     >>> texts = [f"{word} {number}" for word in ("woof", "meow") for number in range(6)]
     >>> data = Dataset.of(texts, ["dog"] * 6 + ["cat"] * 5 + ["dog"], Hierarchy.flat(["dog", "cat"]))
-    >>> found = audit(data, cv=3).rows(top=1)[0]
-    >>> found["text"], found["given"], found["suggested"], found["reason"]
+    >>> first = audit(data, cv=3).rows(top=1)[0]
+    >>> first["text"], first["given"], first["suggested"], first["reason"]
     ('meow 5', 'dog', 'cat', 'sibling')
     """
     if not isinstance(data, Dataset):
@@ -162,9 +155,9 @@ def audit(
         )
     if not isinstance(model, str):
         raise TreelabelError(f"expected the name of a model, such as 'linear', found {describe_value(model)}")
-    made = {"seed": seed} | dict(settings or {})
+    chosen = {"seed": seed} | dict(settings or {})
     # A name or a setting that is wrong is refused before anything is learned.
-    make_model(model, **made)
+    make_model(model, **chosen)
     labelled = np.flatnonzero(row_sizes(data.labels))
     data = data if len(labelled) == len(data) else data[labelled]
     codes = text_codes(data.texts)[0]
@@ -175,7 +168,7 @@ def audit(
             f"{len(data):,} documents with labels are too few to doubt any: two different texts, or groups, are needed"
         )
     parts = folds(data, count, seed, keep_duplicates=True)
-    scores = out_of_fold(lambda: make_model(model, **made), data, parts, progress)
+    scores = out_of_fold(lambda: make_model(model, **chosen), data, parts, progress)
     codes = near_copies(data.texts, codes)
     suspects = find_suspects(scores, data.labels, disagreements(codes, data.hierarchy.most_specific(data.labels)))
     return Audit(data, model, len(parts), scores, suspects)
@@ -210,12 +203,10 @@ def near_copies(texts: Strings, codes: LongArray, least: float = 0.95) -> LongAr
     rare = normalize_rows(sparse.csr_array(rows[:, np.flatnonzero((frequency > 1) & (frequency <= MOST_SHARED))]))
     alone = np.arange(len(first), dtype=np.int64)
     result = SparseStore(rare).nearest(rare, NEIGHBOURS, alone, alone)
-    one, place = np.nonzero((result.rows >= 0) & (result.cosines >= least / 2))
-    other = result.rows[one, place]
+    one, rank = np.nonzero((result.rows >= 0) & (result.cosines >= least / 2))
+    other = result.rows[one, rank]
     is_near = np.asarray(rows[one].multiply(rows[other]).sum(axis=1)).ravel() >= least
-    pairs = one[is_near], other[is_near]
-    graph = sparse.csr_array((np.ones(len(pairs[0]), np.int8), pairs), (len(first),) * 2)
-    number = csgraph.connected_components(graph, directed=False)[1]
+    graph = sparse.csr_array((is_near[is_near], (one[is_near], other[is_near])), (len(first),) * 2)
     joined = np.full(codes.max() + 1, -1, np.int64)
-    joined[codes[first]] = number
+    joined[codes[first]] = csgraph.connected_components(graph, directed=False)[1]
     return np.where(codes >= 0, joined[np.maximum(codes, 0)], -1)

@@ -20,7 +20,7 @@ at least as much as those of training did. Blank texts are left out.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -89,10 +89,10 @@ class Drift:
         """Return everything as JSON values."""
         measures = []
         for each in self.measures:
-            change, interval = (
-                (None, None) if each.change is None else (each.change.value, [each.change.low, each.change.high])
-            )
-            measures.append(asdict(each) | {"change": change, "interval": interval})
+            numbers: dict[str, Any] = {"change": None, "interval": None}
+            if each.change is not None:
+                numbers = {"change": each.change.value, "interval": [each.change.low, each.change.high]}
+            measures.append(asdict(each) | numbers)
         shifts = [asdict(shift) for shift in self.shifts]
         head = {"texts": self.texts, "limit": self.limit, "drift": self.is_beyond}
         return {**head, "measures": measures, "shifts": shifts}
@@ -130,8 +130,8 @@ class DriftMeter:
         count = min(RESAMPLES, max(FEWEST_RESAMPLES, MOST_SUMS // max(1, len(hierarchy))))
         self._sums: DoubleArray = np.zeros(len(hierarchy))
         self._resampled: DoubleArray = np.zeros((count, len(hierarchy)))
-        self._confidence, self._unknown = np.zeros(3), np.zeros(3)
-        self._has_words = False
+        self._confidence: DoubleArray = np.zeros(3)
+        self._unknown: DoubleArray | None = None
         self._rng = np.random.default_rng(seed)
 
     def add(self, scores: Scores, unknown: DoubleArray | None = None) -> None:
@@ -147,8 +147,8 @@ class DriftMeter:
         self._resampled += weights @ scores.values
         self._confidence += _moments(confidence_of(scores))
         if unknown is not None:
-            self._has_words = True
-            self._unknown += _moments(unknown[~np.isnan(unknown)])
+            before = 0.0 if self._unknown is None else self._unknown
+            self._unknown = before + _moments(unknown[~np.isnan(unknown)])
         self.texts += len(scores)
 
     def result(self, limit: float = 0.1) -> Drift:
@@ -165,31 +165,12 @@ class DriftMeter:
         """
         if not self.texts:
             raise TreelabelError("there are no texts to look at")
-        words = self._mean_measure("unknown words", self._unknown, self.reference.unknown_words)
-        if not self._has_words:
-            words = Measure("unknown words", note="not compared: the model has no vocabulary of words")
-        elif words.change is not None:
-            # Fewer unknown words are no harm.
-            words = replace(words, is_beyond=words.change.low > limit)
-        confidence = self._mean_measure("confidence", self._confidence, self.reference.confidence)
-        if confidence.change is not None:
-            confidence = replace(confidence, is_beyond=confidence.change.high < -limit)
+        # Fewer unknown words are no harm, nor is more confidence.
+        words = Measure("unknown words", note="not compared: the model has no vocabulary of words")
+        if self._unknown is not None:
+            words = _mean_measure("unknown words", self._unknown, self.reference.unknown_words, limit, 1)
+        confidence = _mean_measure("confidence", self._confidence, self.reference.confidence, limit, -1)
         return Drift(self.texts, limit, (words, *self._level_measures(limit), confidence), tuple(self._shifts()))
-
-    def _mean_measure(self, name: str, moments: DoubleArray, then: Mean | None) -> Measure:
-        total, squares, count = moments.tolist()
-        if not count:
-            return Measure(name, note="not compared: no text has words")
-        now = total / count
-        if then is None:
-            return Measure(name, now, note="not compared: the model remembers nothing of it")
-        spread = max(0.0, squares / count - now**2)
-        if count < FEW_TEXTS:
-            spread = max(spread, then[1] ** 2)
-        variance = spread / count + then[1] ** 2 / then[2]
-        reach = STANDARD_ERRORS * float(np.sqrt(variance))
-        change = Interval(now - then[0], now - then[0] - reach, now - then[0] + reach, LEVEL)
-        return Measure(name, now, then[0], change)
 
     def _level_measures(self, limit: float) -> Iterator[Measure]:
         before, documents = self._before()
@@ -223,6 +204,22 @@ class DriftMeter:
         for node in np.argsort(-abs(now - then), kind="stable")[:MOST_NAMED].tolist():
             if now[node] != then[node]:
                 yield Shift(self.hierarchy.paths([node])[0], float(now[node]), float(then[node]))
+
+
+def _mean_measure(name: str, moments: DoubleArray, then: Mean | None, limit: float, harm: int) -> Measure:
+    """Compare means; only changes of one sign do harm."""
+    total, squares, count = moments.tolist()
+    if not count:
+        return Measure(name, note="not compared: no text has words")
+    now = total / count
+    if then is None:
+        return Measure(name, now, note="not compared: the model remembers nothing of it")
+    spread = max(0.0, squares / count - now**2)
+    if count < FEW_TEXTS:
+        spread = max(spread, then[1] ** 2)
+    value, reach = now - then[0], STANDARD_ERRORS * float(np.sqrt(spread / count + then[1] ** 2 / then[2]))
+    change = Interval(value, value - reach, value + reach, LEVEL)
+    return Measure(name, now, then[0], change, is_beyond=harm * value - reach > limit)
 
 
 def _moments(values: DoubleArray) -> DoubleArray:

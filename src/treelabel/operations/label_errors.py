@@ -62,12 +62,12 @@ class Disagreements(NamedTuple):
 class Suspects:
     """Labels that are doubted, the most doubted first.
 
-    `given` is the label in doubt (-1: one is missing), `suggested` what the model would say instead (-1: nothing).
+    `labels` are the labels in doubt (-1: one is missing), `suggested` what the model would say instead (-1: nothing).
     `score` is the probability that the label is wrong; `rate` is the share of such labels that was found.
     """
 
     rows: LongArray
-    given: IntArray
+    labels: IntArray
     suggested: IntArray
     p_given: DoubleArray
     p_suggested: DoubleArray
@@ -104,31 +104,29 @@ def find_suspects(scores: Scores, labels: LabelMatrix, same: Disagreements | Non
     >>> h = Hierarchy.from_paths(["A > B", "A > C", "D > E", "D > F"])
     >>> p = Scores.from_leaves(h, ["B", "C", "E", "F"], [[0.9, 0.1, 0.0, 0.0]] * 3 + [[0.0, 0.0, 0.1, 0.9]] * 3)
     >>> from treelabel.hierarchy.label_ids import encode
-    >>> found = find_suspects(p, encode(h, ["B", "B", "E", "F", "F", "E"]))
-    >>> found.rows[:2].tolist(), found.reasons[:2], [h.names[node] for node in found.suggested[:2]]
+    >>> suspects = find_suspects(p, encode(h, ["B", "B", "E", "F", "F", "E"]))
+    >>> suspects.rows[:2].tolist(), suspects.reasons[:2], [h.names[node] for node in suspects.suggested[:2]]
     ([2, 5], ['far', 'sibling'], ['B', 'F'])
     """
     h = scores.hierarchy
-    given = h.most_specific(labels)
+    specific, closed = h.most_specific(labels), h.closure(labels)
     has_many = usual_regime(h, labels) == "multi_path" or not h.is_tree
-    doubt = _Doubt.of(scores, given, ends=not has_many)
-    rows, nodes = row_numbers(given), given.indices.astype(np.int64)
-    best, p_best = doubt.best_other(h.closure(labels) if has_many else given)
+    doubt = _Doubt.of(scores, specific, ends=not has_many)
+    rows, nodes = row_numbers(specific), specific.indices.astype(np.int64)
+    best, p_best = doubt.best_other(closed if has_many else specific)
     near = 0.5 if has_many else doubt.near_share(rows, nodes, best[rows])
     wrong = doubt.log_odds(rows, nodes, near)
-    if has_many:
-        # A label is not replaced by one that is itself unlikely: it is one too many.
-        best = np.where(p_best >= LIKELY, best, -1)
-    result = _Entries(rows, nodes, best[rows], wrong)
-    if has_many:
-        pairs = zip(result, _missing(scores, h.closure(labels)), strict=True)
-        result = _Entries(*(np.concatenate(pair) for pair in pairs))
-    return _rank(h, doubt, result, same, has_many)
+    if not has_many:
+        return _rank(h, doubt, _Entries(rows, nodes, best[rows], wrong), same, has_many)
+    # A label is not replaced by one that is itself unlikely: it is one too many.
+    best = np.where(p_best >= LIKELY, best, -1)
+    pairs = zip((rows, nodes, best[rows], wrong), _missing(scores, closed), strict=True)
+    return _rank(h, doubt, _Entries(*map(np.concatenate, pairs)), same, has_many)
 
 
 class _Entries(NamedTuple):
     rows: LongArray
-    given: LongArray
+    labels: LongArray
     suggested: LongArray
     log_odds: DoubleArray
 
@@ -147,9 +145,9 @@ class _Doubt:
     floor: DoubleArray
 
     @classmethod
-    def of(cls, scores: Scores, given: LabelMatrix, ends: bool) -> "_Doubt":
+    def of(cls, scores: Scores, specific: LabelMatrix, ends: bool) -> "_Doubt":
         h, below = scores.hierarchy, scores.values
-        count_end = np.bincount(given.indices, minlength=len(h))
+        count_end = np.bincount(specific.indices, minlength=len(h))
         classes = count_end > 0
         end = below
         if ends and (~h.is_leaf & classes).any():
@@ -164,7 +162,8 @@ class _Doubt:
         if sparse.issparse(below):
             some = np.flatnonzero(np.diff(below.indptr))
             floor[some] = np.minimum.reduceat(below.data, below.indptr[some]) / 2 if len(some) else 0
-        count_below, classes_below = (np.bincount(each.indices, minlength=len(h)) for each in (h.closure(given), every))
+        closed = h.closure(specific)
+        count_below, classes_below = (np.bincount(each.indices, minlength=len(h)) for each in (closed, every))
         return cls(h, below, end, classes, count_below, count_end, classes_below, floor)
 
     def p_end(self, rows: LongArray, nodes: LongArray) -> DoubleArray:
@@ -175,21 +174,20 @@ class _Doubt:
         """Return the probabilities that documents belong below nodes."""
         return np.maximum(entries(self.below, rows, nodes), self.floor[rows])
 
-    def rate(self, found: "_Entries", has_many: bool) -> float:
+    def rate(self, candidates: "_Entries", has_many: bool) -> float:
         """Estimate the share of given labels that are wrong, as confident learning does."""
-        kept = found.given >= 0
-        rows, given, suggested = found.rows[kept], found.given[kept], found.suggested[kept]
-        p, count = self.p_end(rows, given), self.count_end
-        sums = np.bincount(given, p, len(self.classes))
+        rows, nodes, suggested = (values[candidates.labels >= 0] for values in candidates[:3])
+        p, count = self.p_end(rows, nodes), self.count_end
+        sums = np.bincount(nodes, p, len(self.classes))
         usual = sums / np.maximum(count, 1)
         if has_many:
             # The classes are questions of their own: a label is confidently wrong where it is no likelier than usual
             # among documents without it.
             others = (np.asarray(self.end.sum(axis=0)).ravel() - sums) / np.maximum(self.end.shape[0] - count, 1)
-            is_wrong = p <= np.minimum(others, usual)[given]
+            is_wrong = p <= np.minimum(others, usual)[nodes]
         else:
             other = np.where(suggested >= 0, self.p_end(rows, np.maximum(suggested, 0)), 0)
-            is_wrong = (suggested >= 0) & (p < usual[given]) & (other >= usual[suggested]) & (other > p)
+            is_wrong = (suggested >= 0) & (p < usual[nodes]) & (other >= usual[suggested]) & (other > p)
         return float(np.clip(is_wrong.mean() if len(rows) else 0, LEAST_RATE, MOST_RATE))
 
     def near_share(self, rows: LongArray, nodes: LongArray, others: LongArray) -> float:
@@ -211,7 +209,7 @@ class _Doubt:
         is_other = (others >= 0) & (p_other > p)
         surest = np.argsort(-np.where(is_other, p_other, p), kind="stable")[: int(SUREST * len(rows))]
         slips = surest[is_other[surest]]
-        first = self.hierarchy.parent_idx[self.hierarchy.parent_ptr[:-1]]
+        first = _first_parents(self.hierarchy)
         siblings = int((first[nodes[slips]] == first[others[slips]]).sum())
         odds = (siblings + 0.5) / (len(slips) - siblings + 1.5)
         return odds**2 / (1 + odds**2)
@@ -232,12 +230,10 @@ class _Doubt:
         """
         h, every = self.hierarchy, int(self.classes.sum())
         p = self.p_end(rows, nodes)
-        first: LongArray = h.parent_idx[h.parent_ptr[:-1]].astype(np.int64)
-        p_parent, n_parent = np.ones(len(rows)), np.full(len(rows), float(every))
-        way = [nodes]
-        above = first[nodes]
-        p_parent[above >= 0] = self.p_below(rows[above >= 0], above[above >= 0])
-        n_parent[above >= 0] = self.classes_below[above[above >= 0]]
+        first = _first_parents(h)
+        way, above = [nodes], first[nodes]
+        p_parent = np.where(above >= 0, self.p_below(rows, np.maximum(above, 0)), 1.0)
+        n_parent = np.where(above >= 0, self.classes_below[np.maximum(above, 0)], float(every))
         while (above >= 0).any():
             way.append(above)
             above = np.where(above >= 0, first[np.maximum(above, 0)], -1)
@@ -253,10 +249,10 @@ class _Doubt:
         for step in range(len(way) - 1, -1, -1):
             nodes, is_there = np.maximum(way[step], 0), way[step] >= 0
             count = (self.count_end if step == 0 else self.count_below)[nodes] - 1
-            own = p if step == 0 else self.p_below(rows, nodes)
-            own_size = np.ones(len(rows)) if step == 0 else self.classes_below[nodes].astype(float)
-            mixed = (count * own + PRIOR * prior * own_size / np.maximum(size, 1)) / (count + PRIOR)
-            prior, size = np.where(is_there, mixed, prior), np.where(is_there, own_size, size)
+            p_node = p if step == 0 else self.p_below(rows, nodes)
+            node_size = np.ones(len(rows)) if step == 0 else self.classes_below[nodes].astype(float)
+            mixed = (count * p_node + PRIOR * prior * node_size / np.maximum(size, 1)) / (count + PRIOR)
+            prior, size = np.where(is_there, mixed, prior), np.where(is_there, node_size, size)
         return prior
 
     def best_other(self, taken: LabelMatrix) -> tuple[LongArray, DoubleArray]:
@@ -275,6 +271,11 @@ class _Doubt:
         return np.where(p > 0, columns[index], -1), p
 
 
+def _first_parents(h: Hierarchy) -> LongArray:
+    """Return the first parent of every node; -1 of a root."""
+    return np.asarray(h.parent_idx[h.parent_ptr[:-1]], np.int64)
+
+
 def _missing(scores: Scores, closed: LabelMatrix) -> _Entries:
     """Find likely labels that were not given, the most specific ones of each document."""
     h, p = scores.hierarchy, scores.csr()
@@ -288,43 +289,36 @@ def _missing(scores: Scores, closed: LabelMatrix) -> _Entries:
 
 def _rank(h: Hierarchy, doubt: _Doubt, result: _Entries, same: Disagreements | None, has_many: bool) -> Suspects:
     rate = doubt.rate(result, has_many)
-    rates = np.full(len(result.rows), rate)
-    copies = np.full(len(result.rows), -1, np.int64)
-    if same is not None:
-        rates = np.maximum(rates, same.share[result.rows])
-        copies = np.where(same.share[result.rows] > 0, same.copy[result.rows], -1)
-    log_score = result.log_odds + np.log(rates)
-    score = np.exp(np.minimum(log_score, 0))
+    if same is None:
+        same = Disagreements(np.zeros(doubt.below.shape[0]), np.full(doubt.below.shape[0], -1, np.int64))
+    log_score = result.log_odds + np.log(np.maximum(rate, same.share[result.rows]))
     order = np.lexsort((result.rows, -log_score))
-    rows, given, suggested = result.rows[order], result.given[order], result.suggested[order]
-    p_given, p_suggested = (
-        np.where(nodes >= 0, doubt.p_end(rows, np.maximum(nodes, 0)), np.nan) for nodes in (given, suggested)
+    rows, labels, suggested = result.rows[order], result.labels[order], result.suggested[order]
+    copies = np.where(same.share[rows] > 0, same.copy[rows], -1)
+    p_label, p_suggested = (
+        np.where(nodes >= 0, doubt.p_end(rows, np.maximum(nodes, 0)), np.nan) for nodes in (labels, suggested)
     )
-    return Suspects(
-        rows,
-        given.astype(np.int32),
-        suggested.astype(np.int32),
-        p_given,
-        p_suggested,
-        score[order],
-        _reasons(h, given, suggested, copies[order]),
-        copies[order],
-        rate,
-    )
+    score, reasons = np.exp(np.minimum(log_score[order], 0)), _reasons(h, labels, suggested, copies)
+    nodes = labels.astype(np.int32), suggested.astype(np.int32)
+    return Suspects(rows, *nodes, p_label, p_suggested, score, reasons, copies, rate)
 
 
-def _reasons(h: Hierarchy, given: LongArray, suggested: LongArray, copies: LongArray) -> list[Reason]:
-    both = (given >= 0) & (suggested >= 0)
-    one, two = np.maximum(given, 0), np.maximum(suggested, 0)
-    first = h.parent_idx[h.parent_ptr[:-1]]
-    is_sibling = both & (first[one] == first[two])
-    meets = both & (h.lowest_common_ancestor(one, two) >= 0) if len(one) else both
-    deeper, higher = (both & h.is_ancestor(*pair) if len(one) else both for pair in ((one, two), (two, one)))
-    chosen: list[Reason] = np.select(
-        [copies >= 0, given < 0, suggested < 0, deeper, higher, is_sibling, meets],
-        ["duplicate disagrees", "missing", "extra", "deeper", "higher", "sibling", "near"],
-        "far",
-    ).tolist()
+def _reasons(h: Hierarchy, labels: LongArray, suggested: LongArray, copies: LongArray) -> list[Reason]:
+    if not len(labels):
+        return []
+    both = (labels >= 0) & (suggested >= 0)
+    one, two = np.maximum(labels, 0), np.maximum(suggested, 0)
+    first = _first_parents(h)
+    reasons: dict[Reason, Any] = {
+        "duplicate disagrees": copies >= 0,
+        "missing": labels < 0,
+        "extra": suggested < 0,
+        "deeper": both & h.is_ancestor(one, two),
+        "higher": both & h.is_ancestor(two, one),
+        "sibling": both & (first[one] == first[two]),
+        "near": both & (h.lowest_common_ancestor(one, two) >= 0),
+    }
+    chosen: list[Reason] = np.select(list(reasons.values()), list(reasons), "far").tolist()
     return chosen
 
 
@@ -345,8 +339,8 @@ def disagreements(codes: LongArray, labels: LabelMatrix) -> Disagreements:
 
     >>> from treelabel.hierarchy.label_ids import encode
     >>> labels = encode(Hierarchy.flat(["A", "B"]), ["A", "B", "A", "B"])
-    >>> found = disagreements(np.array([0, 0, 0, 1]), labels)
-    >>> found.share.round(2).tolist(), found.copy.tolist()
+    >>> same = disagreements(np.array([0, 0, 0, 1]), labels)
+    >>> same.share.round(2).tolist(), same.copy.tolist()
     ([0.33, 0.67, 0.33, 0.0], [1, 0, 1, -1])
     """
     share, copy = np.zeros(len(codes)), np.full(len(codes), -1, np.int64)
@@ -362,6 +356,6 @@ def disagreements(codes: LongArray, labels: LabelMatrix) -> Disagreements:
             continue
         first = dict(zip(reversed(sets), reversed(rows.tolist()), strict=True))
         one, two = list(times)[:2]
-        for row, own in zip(rows.tolist(), sets, strict=True):
-            share[row], copy[row] = 1 - times[own] / len(rows), first[two if own == one else one]
+        for row, nodes in zip(rows.tolist(), sets, strict=True):
+            share[row], copy[row] = 1 - times[nodes] / len(rows), first[two if nodes == one else one]
     return Disagreements(share, copy)

@@ -2,8 +2,9 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from treelabel.core.errors import TreelabelError, locate_errors, quote
 from treelabel.core.inputs import existing_file, numbered_lines, suffixes
 from treelabel.core.json_text import JsonLimitError, number_of, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
+from treelabel.core.validation import validate
 from treelabel.evaluation.predictions import ENDINGS
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import find_label
@@ -48,19 +50,11 @@ def is_prediction_file(path: Path, limits: Limits = DEFAULT_LIMITS) -> bool:
     if suffixes(path)[0] not in ENDINGS:
         return False
     try:
-        _, first = next(_objects(existing_file(path), limits), (0, {}))
+        where, first = next(_objects(existing_file(path), limits), ("", {}))
+        _entries(where, first)
     except TreelabelError:
         return False
-    labels = first.get("labels") if isinstance(first, dict) else None
-    return isinstance(labels, list) and "text" not in first and all(_is_entry(entry) for entry in labels)
-
-
-def _is_entry(entry: Any) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("path", entry.get("label")), str)
-
-
-def _label(entry: dict[str, Any]) -> str:
-    return str(entry.get("path", entry.get("label")))
+    return "text" not in first
 
 
 def _objects(file: Path, limits: Limits) -> Iterator[tuple[str, Any]]:
@@ -74,13 +68,17 @@ def _objects(file: Path, limits: Limits) -> Iterator[tuple[str, Any]]:
             raise TreelabelError(f"{file}:{number}: {error}") from None
 
 
-def _entries(place: str, line: Any) -> list[dict[str, Any]]:
-    labels = line.get("labels") if isinstance(line, dict) else None
-    if not isinstance(labels, list) or not all(_is_entry(entry) for entry in labels):
+def _entries(where: str, line: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Return the labels of a line, by their paths where they have some, and what stands with them."""
+    try:
+        validate(line["labels"], list[Mapping[str, Any]], "labels")
+        entries = [(entry.get("path", entry.get("label")), entry) for entry in line["labels"]]
+        validate([label for label, _ in entries], list[str], "labels")
+    except (KeyError, TypeError, TreelabelError):
         raise TreelabelError(
-            f'{place}: expected {{"id": ..., "labels": [{{"label": ..., "path": ...}}, ...]}}, found {quote(line)}'
-        )
-    return labels
+            f'{where}: expected {{"id": ..., "labels": [{{"label": ..., "path": ...}}, ...]}}, found {quote(line)}'
+        ) from None
+    return entries
 
 
 def predicted_hierarchy(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> Hierarchy:
@@ -99,8 +97,8 @@ def predicted_hierarchy(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> Hi
     """
     file = existing_file(path)
     paths: dict[str, None] = {}
-    for place, line in _objects(file, limits):
-        paths.update(dict.fromkeys(_label(entry) for entry in _entries(place, line)))
+    for where, line in _objects(file, limits):
+        paths.update(dict.fromkeys(label for label, _ in _entries(where, line)))
     if not paths:
         raise TreelabelError(f"{file}: no document has a label, so there is nothing to carry to another taxonomy")
     return Hierarchy.from_paths(paths)
@@ -133,22 +131,18 @@ def move_predictions(
         raise TreelabelError(
             f"{target}: predictions are JSON Lines; expected a name that ends in {' or '.join(ENDINGS)}"
         )
-    known: dict[str, int] = {}
+    node_of = cache(partial(find_label, moves.old))
     documents = changed = emptied = 0
     paths = moves.new.paths()
     with open_output(Path(target)) as stream:
-        for place, line in _objects(existing_file(source), limits):
-            given: dict[int, dict[str, Any]] = {}
-            for entry in _entries(place, line):
-                label = _label(entry)
-                if label not in known:
-                    with locate_errors(place):
-                        known[label] = find_label(moves.old, label)
-                given[known[label]] = with_number(entry)
-            labels = _move_labels(given, moves, paths)
+        for where, line in _objects(existing_file(source), limits):
+            entries = _entries(where, line)
+            with locate_errors(where):
+                before = {node_of(label): with_number(entry) for label, entry in entries}
+            labels = _move_labels(before, moves, paths)
             documents += 1
-            changed += [entry.get("path") for entry in labels] != [entry.get("path") for entry in line["labels"]]
-            emptied += bool(given) and not labels
+            changed += [entry.get("path") for entry in labels] != [entry.get("path") for _, entry in entries]
+            emptied += bool(before) and not labels
             stream.write(json.dumps({**line, "labels": labels}, ensure_ascii=False).encode() + b"\n")
     return MovedFile(documents, changed, emptied)
 
@@ -164,25 +158,21 @@ def with_number(entry: dict[str, Any]) -> dict[str, Any]:
     return rest if p is None else {**rest, "p": p}
 
 
-def _move_labels(given: dict[int, dict[str, Any]], moves: Moves, paths: list[str]) -> list[dict[str, Any]]:
+def _move_labels(before: dict[int, dict[str, Any]], moves: Moves, paths: list[str]) -> list[dict[str, Any]]:
     """Carry the labels of one document."""
-    nodes = sorted(given)
+    nodes = sorted(before)
     row = label_matrix([0, len(nodes)], nodes, len(moves.old))
-    own = moves.old.most_specific(row).indices.tolist()
-    result = moves.labels(row).indices.tolist()
-    whole = math.fsum(given[node].get("p", 0.0) for node in own) <= WHOLE
+    specific = moves.old.most_specific(row).indices.tolist()
+    are_exclusive = math.fsum(before[node].get("p", 0.0) for node in specific) <= WHOLE
     made = []
-    for target in result:
-        sources = [node for node in own if target in moves.forward[[node]].indices]
-        above = [node for node in nodes if node not in own and target in moves.targets[node]]
-        first = given[(sources or above or [next(iter(own))])[0]]
-        entry = {**first, "label": moves.new.names[target], "path": paths[target]}
-        p = _together([given[node].get("p") for node in sources], whole)
-        raised = [p, *(given[node].get("p") for node in above)]
+    for target in moves.labels(row).indices.tolist():
+        sources = [node for node in specific if target in moves.forward[[node]].indices]
+        above = [node for node in nodes if node not in specific and target in moves.targets[node]]
+        entry = {**before[(sources or above or specific)[0]], "label": moves.new.names[target], "path": paths[target]}
         entry.pop("p", None)
-        if any(value is not None for value in raised):
-            entry["p"] = max(value for value in raised if value is not None)
-        made.append((target, entry))
+        p = _union([before[node]["p"] for node in sources if "p" in before[node]], are_exclusive)
+        p += [before[node]["p"] for node in above if "p" in before[node]]
+        made.append((target, entry | ({"p": max(p)} if p else {})))
     # A listed ancestor has at least the probability of every label below it.
     for target, entry in made:
         below = [other["p"] for node, other in made if "p" in other and target in moves.new.ancestors([node]).indices]
@@ -193,11 +183,9 @@ def _move_labels(given: dict[int, dict[str, Any]], moves: Moves, paths: list[str
     return [entry for _, entry in made]
 
 
-def _together(values: list[float | None], exclusive: bool) -> float | None:
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    if len(known) == 1:
-        return known[0]
-    total = math.fsum(known) if exclusive else 1 - math.prod(1 - value for value in known)
-    return float(f"{min(1.0, total):.7g}")
+def _union(values: list[float], are_exclusive: bool) -> list[float]:
+    """Return the probability that any of some labels is right, in a list; one value stays as it is, as none does."""
+    if len(values) < 2:
+        return values
+    total = math.fsum(values) if are_exclusive else 1 - math.prod(1 - value for value in values)
+    return [float(f"{min(1.0, total):.7g}")]

@@ -85,9 +85,7 @@ class PredictionChanges:
             lines.append(f"  {count:,} because {MEANINGS[why]}")
             pairs = Counter((change.old, change.new) for change in self.changes if change.why == why)
             for (old, new), times in pairs.most_common(most):
-                first = next(
-                    change for change in self.changes if (change.why, change.old, change.new) == (why, old, new)
-                )
+                first = next(each for each in self.changes if (each.why, each.old, each.new) == (why, old, new))
                 example = f", such as {_beginning(first.text)}" if first.text else ""
                 lines.append(f"    {times:,} x {_describe(old, first.old_p)} -> {_describe(new, first.new_p)}{example}")
         return "\n".join(lines)

@@ -21,6 +21,7 @@ label (of several, the rarest): a further example of a rare label teaches most.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,8 @@ from treelabel.core.bounded_memory import BLOCK_SCORES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
-from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
-from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers
+from treelabel.core.types import BoolArray, DoubleArray, LongArray
+from treelabel.hierarchy.label_matrices import LabelMatrix, matches, row_numbers
 from treelabel.models.base import Model
 from treelabel.models.model_inputs import texts_of
 from treelabel.models.profile import Profile, label_confidence
@@ -135,16 +136,12 @@ def _suggestions(
 def _others(scores: Scores, chosen: LabelMatrix, ends: BoolArray, count: int) -> list[list[tuple[int, float]]]:
     """List the likeliest nodes at which documents may end, but for those that were chosen."""
     csr = scores.csr()
-    result = []
-    for row in range(len(scores)):
-        nodes: IntArray = csr.indices[csr.indptr[row] : csr.indptr[row + 1]]
-        values = csr.data[csr.indptr[row] : csr.indptr[row + 1]]
-        mine = chosen.indices[chosen.indptr[row] : chosen.indptr[row + 1]]
-        keep = ends[nodes] & ~np.isin(nodes, mine) & (values > 0)
-        nodes, values = nodes[keep], values[keep]
-        best = np.lexsort((nodes, -values))[:count]
-        result.append(list(zip(nodes[best].tolist(), values[best].tolist(), strict=True)))
-    return result
+    keep = ends[csr.indices] & ~matches(chosen, csr) & (csr.data > 0)
+    rows, nodes, values = row_numbers(csr)[keep], csr.indices[keep], csr.data[keep]
+    order = np.lexsort((nodes, -values, rows))
+    pairs = list(zip(nodes[order].tolist(), values[order].tolist(), strict=True))
+    starts = np.searchsorted(rows[order], np.arange(len(scores) + 1)).tolist()
+    return [pairs[start:stop][:count] for start, stop in pairwise(starts)]
 
 
 def find_acceptance(p: DoubleArray, precision: float, profile: Profile | None) -> Acceptance:
@@ -198,8 +195,8 @@ def _density(texts: Any) -> DoubleArray:
     if count < 2:
         return np.ones(count)
     total = np.asarray(rows.sum(axis=0, dtype=np.float64)).ravel()
-    own = np.asarray(rows.multiply(rows).sum(axis=1), np.float64).ravel()
-    density = np.maximum(0.0, (rows @ total - own) / (count - 1))
+    squares = np.asarray(rows.multiply(rows).sum(axis=1), np.float64).ravel()
+    density = np.maximum(0.0, (rows @ total - squares) / (count - 1))
     mean = float(density.mean())
     return density / mean if mean > 0 else np.ones(count)
 

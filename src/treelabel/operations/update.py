@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -69,19 +70,18 @@ def update_model(
     """
     if not hasattr(model, "hierarchy_"):
         raise TreelabelError(f"this {model.name} model has not learned anything yet; call fit first")
-    path = moves
-    if path is None:
-        path = Moves.of(model.hierarchy_, getattr(data, "hierarchy", model.hierarchy_))
-    model.hierarchy_.require_same(path.old.fingerprint, "the table of moves")
-    if data is None and path.is_identity:
+    if moves is None:
+        moves = Moves.of(model.hierarchy_, getattr(data, "hierarchy", model.hierarchy_))
+    model.hierarchy_.require_same(moves.old.fingerprint, "the table of moves")
+    if data is None and moves.is_identity:
         raise TreelabelError("there is nothing to update: neither new texts nor another hierarchy were given")
-    more = None if data is None else training_of(data, labels, path.new, progress=progress)
+    more = None if data is None else training_of(data, labels, moves.new, progress=progress)
     if train is None:
-        return _remembering(model._update(more, path), model, path, more)
+        return _remembering(model._update(more, moves), model, moves, more)
     known = [train] if hasattr(train, "texts") else list(train)
     parts = [training_of(part, None, None, progress=progress) for part in known]
     groups = [getattr(part, "groups", None) for part in (*known, data)[: len(parts) + (more is not None)]]
-    moved = [carry_labels(part, path) for part in _number_groups(parts if more is None else [*parts, more], groups)]
+    moved = [carry_labels(part, moves) for part in _number_groups(parts if more is None else [*parts, more], groups)]
     missing = model.profile_.missing(*(part.texts for part in parts), *([] if more is None else [more.texts]))
     if missing and not forget:
         raise TreelabelError(
@@ -90,11 +90,9 @@ def update_model(
             "those of earlier updates too, by several --train (train=[...]), or one that update --save-train wrote; "
             "--forget (forget=True) goes on without them"
         )
-    every = moved[0]
-    for part in moved[1:]:
-        every = _concatenate(every, part)
+    every = reduce(_concatenate, moved)
     made = model._refit(every, len(every) - (0 if more is None else len(more)))
-    return _remembering(made, model, path, more, every)
+    return _remembering(made, model, moves, more, every)
 
 
 def _remembering(
@@ -115,8 +113,8 @@ def _number_groups(parts: Sequence[Training], groups: Sequence[Sequence[str] | N
     if all(each is None for each in groups):
         return list(parts)
     names: list[str] = []
-    for index, (part, own) in enumerate(zip(parts, groups, strict=True)):
-        names += [f"{index} {row}" for row in range(len(part))] if own is None else [f"= {name}" for name in own]
+    for index, (part, named) in enumerate(zip(parts, groups, strict=True)):
+        names += [f"{index} {row}" for row in range(len(part))] if named is None else [f"= {name}" for name in named]
     numbers = np.unique(names, return_inverse=True)[1].astype(np.int64)
     ends = np.cumsum([0, *map(len, parts)]).tolist()
     return [replace(part, groups=numbers[low:high]) for part, (low, high) in zip(parts, pairwise(ends), strict=True)]
@@ -159,6 +157,6 @@ def carry_labels(train: Training, moves: Moves) -> Training:
         return train
     train.hierarchy.require_same(moves.old.fingerprint, "the original training data")
     labels = moves.labels(train.labels)
-    kept = (row_sizes(labels) > 0) | (row_sizes(train.labels) == 0)
+    remains = (row_sizes(labels) > 0) | (row_sizes(train.labels) == 0)
     moved = replace(train, labels=labels, hierarchy=moves.new, regime=regime_of(moves.new, labels))
-    return moved if kept.all() else moved[np.flatnonzero(kept)]
+    return moved if remains.all() else moved[np.flatnonzero(remains)]

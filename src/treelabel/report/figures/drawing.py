@@ -30,7 +30,7 @@ VARIABLES: Final = {
     QUIET: "var(--quiet)",
     GRID: "var(--grid)",
     PAPER: "var(--paper)",
-    **{colour: f"var(--s{place})" for place, colour in enumerate(PALETTE, 1)},
+    **{colour: f"var(--s{number})" for number, colour in enumerate(PALETTE, 1)},
 }
 
 SETTINGS: Final[dict[Any, Any]] = {
@@ -105,7 +105,7 @@ def figure(size: tuple[float, float]) -> "tuple[Figure, Axes]":
     return made, made.add_subplot()
 
 
-def called(name: str) -> str:
+def short_name(name: str) -> str:
     """Shorten a name for a legend; what would disturb a drawing is escaped, and a leading "_" would hide it."""
     text = printable(name)
     text = text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
@@ -141,7 +141,7 @@ def share_axis(axes: "Axes", label: str = "macro-F1 (0 to 1)") -> None:
 
 
 def style_of(index: int) -> dict[str, Any]:
-    """Return the colour, marker and dashes of a system by its place; when colours come again, with other markers."""
+    """Return the colour, marker and dashes of a system by its index; when colours come again, with other markers."""
     return {
         "color": PALETTE[index % len(PALETTE)],
         "marker": MARKERS[(index + index // len(PALETTE)) % len(MARKERS)],
@@ -150,7 +150,7 @@ def style_of(index: int) -> dict[str, Any]:
 
 
 def bar_style(index: int) -> dict[str, Any]:
-    """Return the colour and hatching of a system by its place; when colours come again, with other hatchings.
+    """Return the colour and hatching of a system by its index; when colours come again, with other hatchings.
 
     >>> bar_style(0)["color"] == bar_style(8)["color"], bar_style(0)["hatch"] == bar_style(8)["hatch"]
     (True, False)
@@ -158,10 +158,38 @@ def bar_style(index: int) -> dict[str, Any]:
     return {"color": PALETTE[index % len(PALETTE)], "hatch": HATCHES[(index + index // len(PALETTE)) % len(HATCHES)]}
 
 
-def written(value: float) -> str:
+def draw_bars(axes: "Axes", ticks: Any, values: Any, name: str, number: int, count: int, style: int) -> tuple[Any, Any]:
+    """Draw the bars of one of several systems, those of all side by side at each tick.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to draw.
+    ticks, values : arrays of the same length
+        Where bars stand, and how high they are; NaN is drawn as 0.
+    name : str
+        What the legend calls them.
+    number, count : int
+        Which of how many systems it is.
+    style : int
+        The index of its colour.
+
+    Returns
+    -------
+    x : array
+        The middle of each bar.
+    bars : BarContainer
+    """
+    width = 0.8 / count
+    x = np.asarray(ticks) + (number - (count - 1) / 2) * width
+    look = {"edgecolor": PAPER, "linewidth": 0, "zorder": 2, **bar_style(style)}
+    return x, axes.bar(x, np.nan_to_num(np.array(values)), width * 0.92, label=short_name(name), **look)
+
+
+def format_share(value: float) -> str:
     """Write a share for the description of a figure.
 
-    >>> written(0.123), written(float("nan"))
+    >>> format_share(0.123), format_share(float("nan"))
     ('0.12', 'n/a')
     """
     return "n/a" if value != value else f"{value:.2f}"

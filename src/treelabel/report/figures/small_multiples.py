@@ -1,6 +1,7 @@
 """Small figures, many of a kind: calibration of each level, and the F1 of labels under each pair of systems."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,11 +11,11 @@ from treelabel.report.figures.drawing import (
     PAPER,
     QUIET,
     Drawing,
-    called,
     figure,
+    format_share,
     share_axis,
+    short_name,
     style_of,
-    written,
 )
 
 if TYPE_CHECKING:
@@ -39,41 +40,25 @@ def calibration_figures(content: "Content") -> list[Drawing]:
     groups = next((details.reliability for details in content.details if details.reliability), [])
     result = []
     for index, group in enumerate(groups):
-        panels = [(place, d.reliability[index]) for place, d in enumerate(content.details) if d.reliability]
-        errors = "; ".join(f"{content.systems[place].name}: {written(each.error)}" for place, each in panels)
+        panels = [(system, d.reliability[index]) for system, d in enumerate(content.details) if d.reliability]
+        errors = "; ".join(f"{content.systems[system].name}: {format_share(each.error)}" for system, each in panels)
         alt = f"{group.title}: how often the likeliest label is right over its probability. Calibration error {errors}."
-        result.append(
-            Drawing(
-                f"calibration-{group.group}" if group.group == "leaves" else f"calibration-depth-{group.group}",
-                "calibration",
-                group.title,
-                alt,
-                lambda panels=panels: _draw_calibration(panels),  # type: ignore[misc]
-            )
-        )
+        name = f"calibration-{group.group}" if group.group == "leaves" else f"calibration-depth-{group.group}"
+        result.append(Drawing(name, "calibration", group.title, alt, partial(_draw_calibration, panels)))
     return result
 
 
 def _draw_calibration(panels: "Sequence[tuple[int, Reliability]]") -> "Figure":
     made, axes = figure(SMALL)
     axes.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=":", zorder=1)
-    for place, each in panels:
-        style, some = style_of(place), each.counts >= FEWEST_DRAWN
+    for system, each in panels:
+        style, some = style_of(system), each.counts >= FEWEST_DRAWN
         x, y, low, high, counts = (a[some] for a in (each.confidence, each.accuracy, each.low, each.high, each.counts))
         axes.plot(x, y, color=style["color"], linewidth=0.9, alpha=0.55, zorder=2)
         axes.vlines(x, low, high, color=style["color"], linewidth=0.9, alpha=0.55, zorder=2)
         area = 16 + 84 * counts / max(counts.max(initial=0), 1)
-        axes.scatter(
-            x,
-            y,
-            area,
-            color=style["color"],
-            marker=style["marker"],
-            edgecolors=PAPER,
-            linewidths=0.6,
-            zorder=3,
-            clip_on=False,
-        )
+        look = {"color": style["color"], "marker": style["marker"], "edgecolors": PAPER, "linewidths": 0.6}
+        axes.scatter(x, y, area, zorder=3, clip_on=False, **look)
     axes.set_xlim(0, 1)
     share_axis(axes, "share that is right")
     axes.set_xticks(np.linspace(0, 1, 6))
@@ -118,7 +103,7 @@ def _draw_scatter(pair: "Pair") -> "Figure":
     for side in ("x", "y"):
         getattr(axes, f"set_{side}lim")(-0.03, 1.03)
         getattr(axes, f"set_{side}ticks")(np.linspace(0, 1, 6))
-    axes.set_xlabel(f"F1 of {called(pair.first)} (0 to 1)")
-    axes.set_ylabel(f"F1 of {called(pair.second)} (0 to 1)")
+    axes.set_xlabel(f"F1 of {short_name(pair.first)} (0 to 1)")
+    axes.set_ylabel(f"F1 of {short_name(pair.second)} (0 to 1)")
     axes.set_aspect("equal")
     return made

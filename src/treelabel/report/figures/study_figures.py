@@ -2,21 +2,21 @@
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from treelabel.report.figures.drawing import (
     INK,
-    PAPER,
     QUIET,
     SIZE,
     Drawing,
-    bar_style,
-    called,
+    draw_bars,
+    format_share,
+    short_name,
     style_of,
     with_own_names,
-    written,
 )
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class FigureLike(Protocol):
 def study_figures(figures: Sequence[FigureLike]) -> list[Drawing]:
     """Return the figures of a study as drawings; those without any number are left out."""
     return with_own_names(
-        Drawing(_file_name(figure.name), "study", figure.title, _told(figure), lambda figure=figure: _draw(figure))  # type: ignore[misc]
+        Drawing(_file_name(figure.name), "study", figure.title, _describe(figure), partial(_draw, figure))
         for figure in figures
         if any(panel.series for panel in figure.panels)
     )
@@ -108,11 +108,11 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name)[:LONGEST_FILE_NAME].strip("-.") or "figure"
 
 
-def _told(figure: FigureLike) -> str:
+def _describe(figure: FigureLike) -> str:
     """Tell the values in words."""
     parts = [
         f"{panel.title}, {series.title}: "
-        + ", ".join(f"{x}: {written(y)}" for x, y in zip(series.x, series.y, strict=True))
+        + ", ".join(f"{x}: {format_share(y)}" for x, y in zip(series.x, series.y, strict=True))
         for panel in figure.panels
         for series in panel.series
     ]
@@ -134,7 +134,7 @@ def _draw(figure: FigureLike) -> "Figure":
     for axes, panel in zip(grid, panels, strict=False):
         draw = _draw_bars if figure.kind in BARS else _draw_lines
         draw(axes, panel, titles)
-        axes.set_title(called(panel.title), loc="left")
+        axes.set_title(short_name(panel.title), loc="left")
         axes.set_xlabel(figure.x)
         axes.set_ylabel(figure.y)
         axes.grid(visible=False, axis="x")
@@ -142,31 +142,25 @@ def _draw(figure: FigureLike) -> "Figure":
         axes.set_visible(False)
     handles = {label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     if len(titles) > 1:
-        names = [called(title) for title in titles if called(title) in handles]
+        names = [short_name(title) for title in titles if short_name(title) in handles]
         made.legend([handles[each] for each in names], names, loc="outside upper left", ncols=listed)
     return made
 
 
 def _legend_columns(titles: Sequence[str], width: float) -> int:
     """Return how many names fit beside each other in so many inches."""
-    longest = max(len(called(title)) for title in titles)
+    longest = max(len(short_name(title)) for title in titles)
     return max(1, min(len(titles), int(width / (HANDLE_WIDTH + LETTER_WIDTH * longest))))
 
 
-def _places(panel: PanelLike) -> list[str]:
-    """The labels of the axis, of all series in their order."""
-    return list(dict.fromkeys(x for series in panel.series for x in series.x))
-
-
 def _draw_lines(axes: "Axes", panel: PanelLike, titles: Sequence[str]) -> None:
-    places = _places(panel)
+    ticks = _label_ticks(axes, panel)
     for series in panel.series:
         position = titles.index(series.title)
-        x = np.array([places.index(each) for each in series.x]) + 0.05 * (position - (len(titles) - 1) / 2)
+        x = np.array([ticks[each] for each in series.x]) + 0.05 * (position - (len(titles) - 1) / 2)
         style = style_of(position)
-        axes.plot(x, series.y, label=called(series.title), zorder=3, **style)
+        axes.plot(x, series.y, label=short_name(series.title), zorder=3, **style)
         axes.vlines(x, series.low, series.high, color=style["color"], linewidth=1.1, zorder=2)
-    _label_places(axes, places)
     values = [y for series in panel.series for y in series.y if y == y]
     if values and min(values) >= 0:
         # An interval of few seeds may leave the range of a metric; the axis does not follow it.
@@ -174,28 +168,19 @@ def _draw_lines(axes: "Axes", panel: PanelLike, titles: Sequence[str]) -> None:
 
 
 def _draw_bars(axes: "Axes", panel: PanelLike, titles: Sequence[str]) -> None:
-    places = _places(panel)
-    width = 0.8 / max(1, len(panel.series))
+    ticks = _label_ticks(axes, panel)
     for number, series in enumerate(panel.series):
-        position = titles.index(series.title)
-        x = np.array([places.index(each) for each in series.x]) + (number - (len(panel.series) - 1) / 2) * width
-        axes.bar(
-            x,
-            np.nan_to_num(np.array(series.y)),
-            width * 0.92,
-            edgecolor=PAPER,
-            linewidth=0,
-            label=called(series.title),
-            zorder=2,
-            **bar_style(position),
-        )
+        style, positions = titles.index(series.title), [ticks[each] for each in series.x]
+        x, _ = draw_bars(axes, positions, series.y, series.title, number, len(panel.series), style)
         axes.vlines(x, series.low, series.high, color=INK, linewidth=1.0, zorder=3)
     axes.axhline(0, color=QUIET, linewidth=0.9, zorder=3)
-    _label_places(axes, places)
 
 
-def _label_places(axes: "Axes", places: Sequence[str]) -> None:
-    slanted = sum(map(len, places)) > 40
-    turned = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
-    axes.set_xticks(range(len(places)), [called(each) for each in places], **turned)  # type: ignore[arg-type]
-    axes.set_xlim(-0.6, len(places) - 0.4)
+def _label_ticks(axes: "Axes", panel: PanelLike) -> dict[str, int]:
+    """Label the level axis with what all series have, in their order; return where each label stands."""
+    labels = list(dict.fromkeys(x for series in panel.series for x in series.x))
+    is_long = sum(map(len, labels)) > 40
+    turned: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if is_long else {}
+    axes.set_xticks(range(len(labels)), [short_name(each) for each in labels], **turned)
+    axes.set_xlim(-0.6, len(labels) - 0.4)
+    return {label: index for index, label in enumerate(labels)}
