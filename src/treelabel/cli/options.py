@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -204,6 +204,11 @@ class ReadArguments:
         return options
 
 
+def read_options() -> "list[Field[Any]]":
+    """Return the fields of `ReadArguments` that are options."""
+    return [entry for entry in fields(ReadArguments) if entry.name != "usual"]
+
+
 def with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Let a command's parameter of type `ReadArguments` appear as the options it consists of.
 
@@ -216,8 +221,8 @@ def with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
         inspect.Parameter(
             entry.name, inspect.Parameter.KEYWORD_ONLY, default=entry.default, annotation=option_hints[entry.name]
         )
-        for entry in fields(ReadArguments)
-        if entry.name not in hints and entry.name != "usual"
+        for entry in read_options()
+        if entry.name not in hints
     ]
 
     @wraps(command)
