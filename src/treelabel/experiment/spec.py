@@ -16,7 +16,6 @@ from treelabel.core.validation import Between, Share
 from treelabel.data.read import read
 from treelabel.experiment.metric_names import FIELD_TITLES
 from treelabel.experiment.units import parse_bytes, parse_seconds
-from treelabel.models.registry import MODELS
 
 # The rule of a spec that leaves the choice to the model.
 DEFAULT_RULE = "default"
@@ -124,6 +123,8 @@ class SystemSpec:
         self._check_grid()
 
     def _check_params(self, model: str) -> None:
+        from treelabel.models.registry import MODELS
+
         known = [name for name in MODELS.find(model).maker.setting_names() if name not in ("hierarchy", "seed")]
         for settings in (self.params, self.grid, *self.params_for.values()):
             for name, value in settings.items():
