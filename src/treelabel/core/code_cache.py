@@ -8,7 +8,6 @@ Processes that need the same loop compile it once: the others wait for it, and t
 # numba's classes have no types.
 # mypy: allow-untyped-calls
 
-import hashlib
 import os
 import time
 from collections.abc import Iterator
@@ -22,8 +21,8 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from treelabel.core.compilation import compilation
 from treelabel.core.locking import lock
+from treelabel.core.machine_code import CHECKSUM_BYTES, checksum
 
-_CHECKSUM = 16
 # A loop that another process is compiling is waited for so long, in seconds, and looked at so often.
 LONGEST_WAIT, PAUSE = 60.0, 0.02
 
@@ -56,7 +55,7 @@ class CheckedFiles(IndexDataCacheFile):
         content = BytesIO()
         yield content
         with super()._open_for_write(filepath) as file:
-            file.write(content.getvalue() + _checksum(content.getvalue()))
+            file.write(content.getvalue() + checksum(content.getvalue()))
 
 
 class CheckedCache(FunctionCache):
@@ -89,6 +88,10 @@ class CheckedCache(FunctionCache):
         with suppress(Exception):
             super().save_overload(sig, data)
         self._turn.end()
+
+    def entry(self, sig: Any, target_context: Any) -> Any:
+        """Return what is stored of a signature as it is, or None."""
+        return self._cache_file.load(self._index_key(sig, target_context.codegen()))
 
     @property
     def is_empty(self) -> bool:
@@ -146,7 +149,7 @@ event.register("numba:compile", _Watch())
 
 def is_cached(function: Any) -> bool:
     """Return whether a compiled loop is in the cache already, or can never be."""
-    cache = getattr(function, "_cache", None)
+    cache = getattr(function.dispatcher, "_cache", None)
     return not isinstance(cache, CheckedCache) or not cache.is_empty
 
 
@@ -162,12 +165,8 @@ def cache_compiled(dispatcher: Any) -> None:
             dispatcher._cache = CheckedCache(dispatcher.py_func)
 
 
-def _checksum(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=_CHECKSUM).digest()
-
-
 def _require_checksum(file: Path) -> None:
     """Raise ValueError where a file does not end with the checksum of its content."""
     content = file.read_bytes()
-    if _checksum(content[:-_CHECKSUM]) != content[-_CHECKSUM:]:
+    if checksum(content[:-CHECKSUM_BYTES]) != content[-CHECKSUM_BYTES:]:
         raise ValueError(f"{file}: the checksum is another")
