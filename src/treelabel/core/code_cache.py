@@ -63,11 +63,11 @@ class CheckedCache(FunctionCache):
     written is not kept.
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, variant: str = "") -> None:
         super().__init__(function)
-        stamp = self._impl.locator.get_source_stamp()
-        self._cache_file = CheckedFiles(self._cache_path, self._impl.filename_base, stamp)
-        self._turn = Turn(Path(self._cache_path) / f"{self._impl.filename_base}.lock")
+        name, stamp = self._impl.filename_base + variant, self._impl.locator.get_source_stamp()
+        self._cache_file = CheckedFiles(self._cache_path, name, stamp)
+        self._turn = Turn(Path(self._cache_path) / f"{name}.lock")
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function for a signature, or None: then it is this process's turn to compile it."""
@@ -153,8 +153,8 @@ def is_cached(function: Any) -> bool:
     return not isinstance(cache, CheckedCache) or not cache.is_empty
 
 
-def cache_compiled(dispatcher: Any) -> None:
-    """Let a compiled function keep its machine code on disk, where there is a place for it.
+def cache_compiled(dispatcher: Any, variant: str = "") -> None:
+    """Let a compiled function keep its machine code on disk, where there is a place for it; variants have their own.
 
     numba looks in NUMBA_CACHE_DIR, beside the source, and in the user's cache folder; without any of them the function
     is compiled in every process. With NUMBA_DISABLE_JIT a function is plain Python and has no cache.
@@ -162,7 +162,7 @@ def cache_compiled(dispatcher: Any) -> None:
     if hasattr(dispatcher, "enable_caching"):
         # RuntimeError: no folder can be written; OSError: the source cannot be read any more.
         with suppress(RuntimeError, OSError):
-            dispatcher._cache = CheckedCache(dispatcher.py_func)
+            dispatcher._cache = CheckedCache(dispatcher.py_func, variant)
 
 
 def _require_checksum(file: Path) -> None:

@@ -84,23 +84,33 @@ class Loop:
 
     @cached_property
     def dispatcher(self) -> Any:
-        """numba's function: it compiles, and keeps machine code in numba's cache."""
-        import numba
+        """numba's function for Python: it compiles, and keeps machine code in numba's cache."""
+        return self._made(is_inner=False)
 
-        from treelabel.core.code_cache import cache_compiled
-
-        # Nothing calls loops from C, and its wrapper is a tenth of the time that compiling takes. A loop that may round
-        # otherwise is part of every caller: all copies of a function in a process are one symbol, so that a call would
-        # run the copy that happened to be compiled or loaded first, and the bits of a result depend on what is cached.
-        options: Any = {"no_cfunc_wrapper": True, "forceinline": self._fastmath}
-        dispatcher = numba.njit(nogil=True, fastmath=self._fastmath, **options)(self.py_func)
-        cache_compiled(dispatcher)
-        return dispatcher
+    @cached_property
+    def _inner(self) -> Any:
+        """numba's function for other loops."""
+        return self._made(is_inner=True)
 
     @property
     def _numba_type_(self) -> Any:
         """The type that numba takes it for in a loop that calls it."""
-        return self.dispatcher._numba_type_
+        return self._inner._numba_type_
+
+    def _made(self, is_inner: bool) -> Any:
+        import numba
+
+        from treelabel.core.code_cache import cache_compiled
+
+        # Wrappers are a large part of the time that compiling takes: nothing calls loops from C, and Python calls few
+        # of those that loops call. A loop that may round otherwise is part of every caller: all copies of a function in
+        # a process are one symbol, so that a call would run the copy that happened to be compiled or loaded first, and
+        # the bits of a result depend on what is in the cache.
+        wrappers: Any = {"no_cfunc_wrapper": True, "no_cpython_wrapper": is_inner}
+        options: Any = {"nogil": True, "fastmath": self._fastmath, "forceinline": self._fastmath, **wrappers}
+        dispatcher = numba.njit(**options)(self.py_func)
+        cache_compiled(dispatcher, "inner" if is_inner else "")
+        return dispatcher
 
 
 @kernel
