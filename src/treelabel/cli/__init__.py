@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from treelabel.cli.process import INTERRUPTED, TERMINATED, Terminated, open_standard_files, start_quickly
+from treelabel.cli.process import INTERRUPTED, TERMINATED, Terminated, end_quickly, open_standard_files, start_quickly
 from treelabel.core.errors import LONGEST_MESSAGE, TreelabelError, printable, shorten
 from treelabel.core.progress import QUIET, is_quiet
 
@@ -37,6 +37,8 @@ def main(arguments: list[str] | None = None) -> None:
         code = _say("interrupted; every file is whole, or as it was", INTERRUPTED)
     except Terminated:
         code = _say("terminated; every file is whole, or as it was", TERMINATED)
+    if arguments is None:
+        end_quickly()
     sys.exit(code)
 
 
