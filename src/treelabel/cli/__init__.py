@@ -51,12 +51,12 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 def _run(arguments: list[str], debug: bool) -> int:
     from typer.exceptions import TyperException
 
-    from treelabel.cli.app import app
+    from treelabel.cli.app import app_of
     from treelabel.core.compilation import compilation
 
     with _shown_notes(), compilation.announce(lambda message: is_quiet() or _say(message)):
         try:
-            result = app(arguments, prog_name="treelabel", standalone_mode=False)
+            result = app_of(arguments[0])(arguments, prog_name="treelabel", standalone_mode=False)
         except SystemExit:
             # typer ends so when the reader of a pipe (head, say) has seen enough, which is no error.
             return 0
