@@ -704,6 +704,12 @@ def test_help_loads_no_compiled_code() -> None:
     assert imported(code, ("numba", "pyarrow", "scipy", "numpy", "sklearn", "pandas", "torch")) == []
 
 
+@pytest.mark.parametrize("command", ["models", "metrics", "rules", "encoders"])
+def test_lists_load_no_torch(command: str) -> None:
+    code = f"from treelabel.cli import main\ntry: main(['{command}'])\nexcept SystemExit: pass"
+    assert imported(code, ("torch", "transformers", "sklearn", "numba")) == []
+
+
 def test_unknown_names_are_refused_with_those_that_exist() -> None:
     with pytest.raises(AttributeError, match=r"treelabel has no 'Hirarchy'; it has .*Hierarchy"):
         _ = treelabel.Hirarchy
