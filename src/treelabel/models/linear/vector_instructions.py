@@ -7,25 +7,26 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from treelabel.models.linear.vector_blocks import BLOCK
+# The numbers of a vector, as many as outputs of a block.
+LANES = 16
 
 _for_range: Callable[..., Any] = cgutils.for_range_slice
 _alloca: Callable[..., Any] = cgutils.alloca_once
 _insert_function: Callable[..., Any] = cgutils.get_or_insert_function
 _LONG, _INT, _BYTES = ir.IntType(64), ir.IntType(32), ir.IntType(8).as_pointer()
-_VECTOR = ir.VectorType(ir.FloatType(), BLOCK)
+_VECTOR = ir.VectorType(ir.FloatType(), LANES)
 
 
 def _fill(builder: Any, x: Any) -> Any:
     """Fill a vector with one number."""
     unset = ir.Constant(_VECTOR, ir.Undefined)
     first = builder.insert_element(unset, x, ir.Constant(_INT, 0))
-    return builder.shuffle_vector(first, unset, ir.Constant(ir.VectorType(_INT, BLOCK), [0] * BLOCK))
+    return builder.shuffle_vector(first, unset, ir.Constant(ir.VectorType(_INT, LANES), [0] * LANES))
 
 
 def _vector_at(builder: Any, start: Any, row: Any) -> Any:
     """Return a pointer to the weights of a feature."""
-    position = builder.gep(start, [builder.mul(row, ir.Constant(_LONG, BLOCK))])
+    position = builder.gep(start, [builder.mul(row, ir.Constant(_LONG, LANES))])
     return builder.bitcast(position, _VECTOR.as_pointer())
 
 
@@ -93,7 +94,7 @@ def _prefetch(_: Any, values: Any, first: Any, last: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, values[0]).data
-        with _for_range(builder, values[1], values[2], ir.Constant(_LONG, BLOCK)) as (index, _):
+        with _for_range(builder, values[1], values[2], ir.Constant(_LONG, LANES)) as (index, _):
             _ask_for(builder, builder.gep(data, [index]))
         return context.get_dummy_value()
 
