@@ -186,7 +186,9 @@ def try_mutation(mutation: Mutation, copy: Path) -> Outcome:
 def _forget_loops(file: Path, copy: Path) -> None:
     """Remove compiled loops that may have a loop of this file in them: numba looks at the caller's file only."""
     if "kernel" in file.read_text(encoding="utf-8"):
-        for cached in (copy / PACKAGE).rglob("__pycache__/*.nb?"):
+        for cached in (copy / PACKAGE).rglob("__pycache__/*"):
+            if cached.suffix not in (".nbi", ".nbc", ".loop"):
+                continue
             if file.parent in (cached.parents[1], cached.parents[2]) or file.parent.parent == cached.parents[1]:
                 cached.unlink()
 

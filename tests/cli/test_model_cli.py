@@ -101,6 +101,13 @@ def test_models_are_listed_with_their_settings(run: Run) -> None:
     assert listed.code == 0
     for name in ("linear", "bag", "zero_shot", "conditional_softmax", "win_log", "nodes"):
         assert name in listed.out
+    assert "head=auto" in listed.out
+    assert "settings: treelabel models hgclr" in listed.out
+    one = run("models", "hgclr").out
+    assert one.startswith("hgclr ")
+    assert "learning_rate=" in one or "pip install" in one
+    assert "linear" not in one
+    assert "did you mean hgclr?" in run("models", "hgclt").err
     told = run("models", "--json").json
     assert told["models"]["linear"]["settings"]["head"] == "auto"
     assert set(told["losses"]) >= {"bce", "win_raw"}

@@ -1,4 +1,4 @@
-"""A quick start: pandas is not loaded by pyarrow, and can still be used."""
+"""A quick start: what pyarrow and scipy need not load is not loaded, and can still be used."""
 
 import os
 import subprocess
@@ -16,6 +16,10 @@ import pyarrow as pa
 assert pa.array(["a"]).to_pylist() == ["a"]
 assert ("pandas" in sys.modules) is not {loads}
 assert gc.isenabled() and gc.get_threshold()[0] > 700
+import numpy as np, scipy.sparse
+assert ("numpy.f2py" in sys.modules) is not {loads}
+assert np.ma.sum([1, 2]) == 3 and np.testing.assert_array_equal([1], [1]) is None
+assert (scipy.sparse.eye_array(2) @ np.ones(2)).tolist() == [1, 1]
 import pandas
 assert list(pandas.Series([1, 2]) + 1) == [2, 3]
 """

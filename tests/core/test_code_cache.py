@@ -5,13 +5,21 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.helpers import put
 
 TINY = "from treelabel.core.compute import kernel\n\n\n@kernel\ndef add(a, b):\n    return a + b\n"
-CALL = "import tiny; print(tiny.add(1, 2), sum(tiny.add.stats.cache_hits.values()))"
+CALL = "import tiny; from tests.core.test_code_cache import source; print(tiny.add(1, 2), source(tiny.add))"
+
+
+def source(loop: Any) -> str:
+    """Tell where a loop came from that was called: stored machine code, numba's cache, or numba's compiler."""
+    if "dispatcher" not in vars(loop):
+        return "stored"
+    return "cached" if sum(loop.dispatcher.stats.cache_hits.values()) else "compiled"
 
 
 def call(folder: Path, *arguments: str, **environment: str) -> str:
@@ -25,16 +33,19 @@ def call(folder: Path, *arguments: str, **environment: str) -> str:
     return ended.stdout
 
 
-# Calls the function as a new process would, and prints its value and whether it came from the cache.
+# Calls the function as a new process would, and prints its value and where its code came from.
 AGAIN = """
 import sys, tiny
 from pathlib import Path
-from tests.core.test_code_cache import DAMAGES
+from tests.core.test_code_cache import DAMAGES, source
 from treelabel.core.compute import kernel
 
 def again():
+    if sys.argv[2] != "loop":
+        for stored in Path(sys.argv[1]).glob("compiled/*/*.loop"):
+            stored.unlink()
     fresh = kernel(tiny.add.py_func)
-    return fresh(1, 2), sum(fresh.stats.cache_hits.values())
+    return f"{fresh(1, 2)} {source(fresh)}"
 
 print(again(), again())
 (file,) = Path(sys.argv[1]).glob(f"compiled/*/tiny.add*.{sys.argv[2]}")
@@ -62,34 +73,36 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.parametrize(
+    ("ending", "first", "again"),
+    [("nbi", "compiled", "cached"), ("nbc", "compiled", "cached"), ("loop", "cached", "stored")],
+)
 @pytest.mark.slow
-def test_a_damaged_file_is_compiled_again_and_replaced(tmp_path: Path, ending: str) -> None:
+def test_a_damaged_file_is_made_again_and_replaced(tmp_path: Path, ending: str, first: str, again: str) -> None:
     put(tmp_path, "tiny.py", TINY)
-    compiled_then_read = "(3, 0) (3, 1)"
     told = call(tmp_path, "-c", AGAIN, str(tmp_path), ending).splitlines()
-    assert told == [compiled_then_read] * (1 + len(DAMAGES)) + ["(3, 0)"]
-    assert call(tmp_path, "-c", CALL) == "3 0\n"
+    assert told == [f"3 compiled 3 {again}"] + [f"3 {first} 3 {again}"] * len(DAMAGES) + [f"3 {first}"]
+    assert call(tmp_path, "-c", CALL) == f"3 {first}\n"
 
 
 @pytest.mark.slow
 def test_another_process_reads_what_one_compiled(tmp_path: Path) -> None:
     put(tmp_path, "tiny.py", TINY)
-    assert [call(tmp_path, "-c", CALL) for _ in range(2)] == ["3 0\n", "3 1\n"]
+    assert [call(tmp_path, "-c", CALL) for _ in range(2)] == ["3 compiled\n", "3 stored\n"]
 
 
 def test_without_any_place_for_a_cache(tmp_path: Path) -> None:
     put(tmp_path, "tiny.py", TINY)
     put(tmp_path, "compiled", "a file")
     # Only NUMBA_CACHE_DIR is looked at, and that is no folder.
-    assert call(tmp_path, "-c", CALL, NUMBA_CACHE_LOCATOR_CLASSES="UserProvidedCacheLocator") == "3 0\n"
+    assert call(tmp_path, "-c", CALL, NUMBA_CACHE_LOCATOR_CLASSES="UserProvidedCacheLocator") == "3 compiled\n"
 
 
 def test_a_cache_that_cannot_be_written_any_more(tmp_path: Path) -> None:
     put(tmp_path, "tiny.py", TINY)
-    # The module is imported while the folder is there, which then becomes a file.
-    lost = "import shutil, sys, tiny; shutil.rmtree(sys.argv[1]); open(sys.argv[1], 'w').close()"
-    assert call(tmp_path, "-c", f"{lost}; {CALL}", str(tmp_path / "compiled")) == "3 0\n"
+    # numba has found the folder, which then becomes a file.
+    lost = "import shutil, sys, tiny; tiny.add.dispatcher; shutil.rmtree(sys.argv[1]); open(sys.argv[1], 'w').close()"
+    assert call(tmp_path, "-c", f"{lost}; {CALL}", str(tmp_path / "compiled")) == "3 compiled\n"
 
 
 def test_without_compilation(tmp_path: Path) -> None:
@@ -102,7 +115,7 @@ def test_a_command_takes_no_notice_of_a_damaged_cache(tmp_path: Path) -> None:
     data = put(tmp_path, "data.csv", "text,label\na dog,animal > dog\na car,thing > car\n")
     command = ("-m", "treelabel", "inspect", str(data), "--sep", " > ", "--json")
     first = call(tmp_path, *command)
-    for ending in ("nbi", "nbc"):
+    for ending in ("nbi", "nbc", "loop"):
         for damage, file in zip(DAMAGES.values(), sorted(tmp_path.glob(f"compiled/*/*.{ending}")), strict=False):
             file.write_bytes(damage(file.read_bytes()))
     assert call(tmp_path, *command) == first

@@ -25,6 +25,7 @@ from treelabel.models.linear.conditional import sigmoid_groups, softmax_groups, 
 from treelabel.models.linear.descent import TrainingRows, WeightCollector, train_hinge
 from treelabel.models.linear.heads import HEADS, fit_head
 from treelabel.models.linear.vector_blocks import BLOCK, add_multiples, add_products
+from treelabel.models.linear.vector_instructions import LANES
 from treelabel.models.model_inputs import training_of
 from treelabel.selection import feature_choice
 from treelabel.text import NgramShape, Tfidf
@@ -84,6 +85,7 @@ def stacked(collector: WeightCollector, output: int) -> Any:
 
 
 def test_vectors_of_sixteen_multiply_and_add_as_numpy_does() -> None:
+    assert LANES == BLOCK
     rng = np.random.default_rng(0)
     idx, val = rng.integers(0, 50, 30).astype(np.int32), rng.normal(size=30).astype(np.float32)
     weights, vector = rng.normal(size=(50, BLOCK)).astype(np.float32), rng.normal(size=BLOCK).astype(np.float32)

@@ -11,8 +11,8 @@ SOURCES = {
     "__init__.py": "",
     "top.py": "from walked.middle import twice\ndef start():\n    from walked import late\n    return twice(late.ONE)",
     "middle.py": "from walked.unused import ZERO\nfrom walked.loops import add\ndef twice(n):\n    return add(n, n)\n",
-    "loops.py": "from numba import njit\nfrom walked.inner import plus\n@njit\ndef add(a, b):\n    return plus(a, b)\n",
-    "inner.py": "from numba import njit\n@njit\ndef plus(a, b):\n    return a + b\n",
+    "loops.py": "from walked.inner import kernel, plus\n@kernel\ndef add(a, b):\n    return plus(a, b)\n",
+    "inner.py": "from treelabel.core.compute import kernel\n@kernel\ndef plus(a, b):\n    return a + b\n",
     "unused.py": "ZERO = 0\ndef never():\n    return ZERO\n",
     "late.py": "ONE = 1\n",
 }

@@ -49,6 +49,24 @@ def powers(values: FloatArray, inverse_temperature: float, result: FloatArray) -
     return total
 
 
+@fast_kernel
+def largest_value(values: FloatArray, least: np.float32) -> np.float32:
+    """Return the largest of some values and `least`.
+
+    One comparison waits for the one before; four chains of them do not wait for each other.
+    """
+    first, second, third, fourth = least, least, least, least
+    whole = len(values) - len(values) % 4
+    for index in range(0, whole, 4):
+        first = max(first, values[index])
+        second = max(second, values[index + 1])
+        third = max(third, values[index + 2])
+        fourth = max(fourth, values[index + 3])
+    for index in range(whole, len(values)):
+        first = max(first, values[index])
+    return max(max(first, second), max(third, fourth))
+
+
 @kernel
 def level_parts(
     margins: FloatArray,
@@ -148,9 +166,7 @@ def softmax_row(margins: FloatArray, fitted: Softmax, sums: FloatArray, scratch:
     tree_logits(margins, fitted.terminal_outputs, weight, fitted.chain, fitted.last, sums, logits)
     if len(fitted.above[1]) > 0:
         add_above(margins, fitted.above[0], fitted.above[1], fitted.above[2], logits)
-    largest = np.float32(-3e38)
-    for terminal in range(len(logits)):
-        largest = logits[terminal] if logits[terminal] > largest else largest
+    largest = largest_value(logits, np.float32(-3e38))
     for terminal in range(len(logits)):
         logits[terminal] -= largest
     # Vectors are only used where what is read and what is written are different arrays.
@@ -208,9 +224,7 @@ def mix_uniform_row(out: FloatArray, how: Sums, scratch: FloatArray) -> None:
 @fast_kernel
 def likeliest_of(terminals: FloatArray) -> int:
     """Return the index of the largest probability, the first of equal ones."""
-    largest = np.float32(0)
-    for end in range(len(terminals)):
-        largest = max(largest, terminals[end])
+    largest = largest_value(terminals, np.float32(0))
     for end in range(len(terminals)):
         if terminals[end] == largest:
             return end

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from treelabel.cli.process import INTERRUPTED, TERMINATED, Terminated, open_standard_files, start_quickly
+from treelabel.cli.process import INTERRUPTED, TERMINATED, Terminated, end_quickly, open_standard_files, start_quickly
 from treelabel.core.errors import LONGEST_MESSAGE, TreelabelError, printable, shorten
 from treelabel.core.progress import QUIET, is_quiet
 
@@ -43,6 +43,8 @@ def main(arguments: list[str] | None = None) -> None:
         if quiet:
             os.environ.pop(QUIET)
             os.environ |= {} if before is None else {QUIET: before}
+    if arguments is None:
+        end_quickly()
     sys.exit(code)
 
 
@@ -55,12 +57,12 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 def _run(arguments: list[str], debug: bool) -> int:
     from typer.exceptions import TyperException
 
-    from treelabel.cli.app import app
+    from treelabel.cli.app import app_of
     from treelabel.core.compilation import compilation
 
     with _shown_notes(), compilation.announce(lambda message: is_quiet() or _say(message)):
         try:
-            result = app(arguments, prog_name="treelabel", standalone_mode=False)
+            result = app_of(arguments[0])(arguments, prog_name="treelabel", standalone_mode=False)
         except SystemExit:
             # typer ends so when the reader of a pipe (head, say) has seen enough, which is no error.
             return 0

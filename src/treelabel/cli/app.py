@@ -1,5 +1,6 @@
 """The table of commands. Each loads what it needs when it runs, so that --help is quick."""
 
+from copy import copy
 from typing import Annotated
 
 import typer
@@ -58,3 +59,12 @@ _REGISTRIES = (metrics, rules, models, encoders)
 _STUDIES = (bench, sweep, tables, demo)
 for command in (*_DATA, *_MODELS, *_DECISIONS, *_REGISTRIES, *_STUDIES):
     app.command(cls=Command)(command)
+
+
+def app_of(word: str) -> typer.Typer:
+    """Return the table with the command of this name only, or the whole one: typer makes all commands of a table."""
+    one = copy(app)
+    one.registered_commands = [
+        info for info in app.registered_commands if getattr(info.callback, "__name__", "") == word
+    ]
+    return one if one.registered_commands else app

@@ -1,6 +1,7 @@
 """Commands about models and encoders: models, encoders, explain, export, sign."""
 
 import ast
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,42 +47,56 @@ def parse_settings(texts: list[str] | None) -> dict[str, Any]:
     return settings
 
 
-def models(json: JsonOption = False) -> None:
+def models(
+    name: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="A model; its settings only.")] = None,
+    json: JsonOption = False,
+) -> None:
     """List the models and their settings, and the losses and heads that some of them take.
 
+    The settings of models that need torch to be loaded are listed for one model, or with --json.
+
     \b
-    Example:
+    Examples:
       treelabel models
+      treelabel models hgclr
     """
     from treelabel.models.linear.heads import HEADS
     from treelabel.models.registry import MODELS
     from treelabel.neural.losses.registry import LOSSES
 
-    settings: dict[str, dict[str, Any]] = {}
-    missing: dict[str, str] = {}
-    for name, row in MODELS.items():
-        try:
-            every = row.maker().flat_settings()
-        except TreelabelError as error:
-            every, missing[name] = {}, str(error)
-        settings[name] = {key: value for key, value in every.items() if key not in ("hierarchy", "seed")}
+    listed = dict(MODELS.items()) if name is None else {name: MODELS.find(name)}
     if json:
-        rows = {name: {"help": row.help, "settings": settings[name]} for name, row in MODELS.items()}
-        losses = {name: row.help for name, row in LOSSES.items()}
-        heads = {name: row.help for name, row in HEADS.items()}
-        params = {name: {key: asdict(each) for key, each in row.parameters.items()} for name, row in LOSSES.items()}
+        rows = {key: {"help": row.help, "settings": _settings(row)[0]} for key, row in listed.items()}
+        losses = {key: row.help for key, row in LOSSES.items()}
+        heads = {key: row.help for key, row in HEADS.items()}
+        params = {loss: {key: asdict(each) for key, each in row.parameters.items()} for loss, row in LOSSES.items()}
         print_json({"models": rows, "losses": losses, "loss_params": params, "heads": heads})
         return
-    for name, row in MODELS.items():
-        typer.echo(f"{name:<20}{row.help}")
-        if settings[name] or name in missing:
-            listed = ", ".join(f"{key}={value}" for key, value in settings[name].items())
-            typer.echo(f"{'':<20}{missing.get(name, listed)}")
+    for key, row in listed.items():
+        typer.echo(f"{key:<20}{row.help}")
+        waits = name is None and getattr(row, "extra", "") != ""
+        settings, missing = ({}, f"settings: treelabel models {key}") if waits else _settings(row)
+        if settings or missing:
+            typer.echo(f"{'':<20}{missing or ', '.join(f'{key}={value}' for key, value in settings.items())}")
+    if name is None:
+        _print_parts(HEADS.values(), LOSSES.values())
+
+
+def _settings(row: Any) -> tuple[dict[str, Any], str]:
+    """Return the settings of a model, or why there are none."""
+    try:
+        every = row.maker().flat_settings()
+    except TreelabelError as error:
+        return {}, str(error)
+    return {key: value for key, value in every.items() if key not in ("hierarchy", "seed")}, ""
+
+
+def _print_parts(heads: Iterable[Any], losses: Iterable[Any]) -> None:
     typer.echo("\nhead= of linear")
-    for head in HEADS.values():
+    for head in heads:
         typer.echo(f"  {head.name:<28}{head.help}")
     typer.echo("\nloss= of neural and bag, with its loss_params=")
-    for loss in LOSSES.values():
+    for loss in losses:
         typer.echo(f"  {loss.name:<28}{loss.help}")
         for key, parameter in loss.parameters.items():
             typer.echo(f"  {'':<28}{key}={parameter.default:g}: {parameter.help}")

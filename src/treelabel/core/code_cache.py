@@ -8,7 +8,6 @@ Processes that need the same loop compile it once: the others wait for it, and t
 # numba's classes have no types.
 # mypy: allow-untyped-calls
 
-import hashlib
 import os
 import time
 from collections.abc import Iterator
@@ -22,8 +21,8 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from treelabel.core.compilation import compilation
 from treelabel.core.locking import lock
+from treelabel.core.machine_code import CHECKSUM_BYTES, checksum
 
-_CHECKSUM = 16
 # A loop that another process is compiling is waited for so long, in seconds, and looked at so often.
 LONGEST_WAIT, PAUSE = 60.0, 0.02
 
@@ -56,7 +55,7 @@ class CheckedFiles(IndexDataCacheFile):
         content = BytesIO()
         yield content
         with super()._open_for_write(filepath) as file:
-            file.write(content.getvalue() + _checksum(content.getvalue()))
+            file.write(content.getvalue() + checksum(content.getvalue()))
 
 
 class CheckedCache(FunctionCache):
@@ -64,11 +63,11 @@ class CheckedCache(FunctionCache):
     written is not kept.
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, variant: str = "") -> None:
         super().__init__(function)
-        stamp = self._impl.locator.get_source_stamp()
-        self._cache_file = CheckedFiles(self._cache_path, self._impl.filename_base, stamp)
-        self._turn = Turn(Path(self._cache_path) / f"{self._impl.filename_base}.lock")
+        name, stamp = self._impl.filename_base + variant, self._impl.locator.get_source_stamp()
+        self._cache_file = CheckedFiles(self._cache_path, name, stamp)
+        self._turn = Turn(Path(self._cache_path) / f"{name}.lock")
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function for a signature, or None: then it is this process's turn to compile it."""
@@ -89,6 +88,10 @@ class CheckedCache(FunctionCache):
         with suppress(Exception):
             super().save_overload(sig, data)
         self._turn.end()
+
+    def entry(self, sig: Any, target_context: Any) -> Any:
+        """Return what is stored of a signature as it is, or None."""
+        return self._cache_file.load(self._index_key(sig, target_context.codegen()))
 
     @property
     def is_empty(self) -> bool:
@@ -146,12 +149,12 @@ event.register("numba:compile", _Watch())
 
 def is_cached(function: Any) -> bool:
     """Return whether a compiled loop is in the cache already, or can never be."""
-    cache = getattr(function, "_cache", None)
+    cache = getattr(function.dispatcher, "_cache", None)
     return not isinstance(cache, CheckedCache) or not cache.is_empty
 
 
-def cache_compiled(dispatcher: Any) -> None:
-    """Let a compiled function keep its machine code on disk, where there is a place for it.
+def cache_compiled(dispatcher: Any, variant: str = "") -> None:
+    """Let a compiled function keep its machine code on disk, where there is a place for it; variants have their own.
 
     numba looks in NUMBA_CACHE_DIR, beside the source, and in the user's cache folder; without any of them the function
     is compiled in every process. With NUMBA_DISABLE_JIT a function is plain Python and has no cache.
@@ -159,15 +162,11 @@ def cache_compiled(dispatcher: Any) -> None:
     if hasattr(dispatcher, "enable_caching"):
         # RuntimeError: no folder can be written; OSError: the source cannot be read any more.
         with suppress(RuntimeError, OSError):
-            dispatcher._cache = CheckedCache(dispatcher.py_func)
-
-
-def _checksum(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=_CHECKSUM).digest()
+            dispatcher._cache = CheckedCache(dispatcher.py_func, variant)
 
 
 def _require_checksum(file: Path) -> None:
     """Raise ValueError where a file does not end with the checksum of its content."""
     content = file.read_bytes()
-    if _checksum(content[:-_CHECKSUM]) != content[-_CHECKSUM:]:
+    if checksum(content[:-CHECKSUM_BYTES]) != content[-CHECKSUM_BYTES:]:
         raise ValueError(f"{file}: the checksum is another")

@@ -10,15 +10,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property, update_wrapper
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from treelabel.core.code_cache import cache_compiled
+from treelabel.core.machine_code import call_signature, load_code, store_code
 from treelabel.core.types import DoubleArray, IntArray
 
 # This many rows are worth a thread where a row takes some ten nanoseconds.
@@ -44,13 +43,74 @@ def fast_kernel(function: Kernel) -> Kernel:
 
 
 def _compile(function: Kernel, fastmath: bool) -> Kernel:
-    # Nothing calls loops from C, and its wrapper is a tenth of the time that compiling takes. A loop that may round
-    # otherwise is part of every caller: all copies of a function in a process are one symbol, so that a call would run
-    # the copy that happened to be compiled or loaded first, and the bits of a result depend on what is in the cache.
-    options: Any = {"no_cfunc_wrapper": True, "forceinline": fastmath}
-    dispatcher = numba.njit(nogil=True, fastmath=fastmath, **options)(function)
-    cache_compiled(dispatcher)
-    return cast("Kernel", dispatcher)
+    return cast("Kernel", Loop(function, fastmath))
+
+
+class Loop:
+    """A loop that is compiled when it is first called: by numba, unless its machine code is stored already.
+
+    Parameters
+    ----------
+    function
+        The loop in Python.
+    fastmath
+        Whether sums may change their order.
+    """
+
+    def __init__(self, function: Any, fastmath: bool) -> None:
+        update_wrapper(self, function)
+        self.py_func, self._fastmath = function, fastmath
+        self._compiled: dict[Any, Callable[..., Any]] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the loop."""
+        signature = call_signature(arguments)
+        compiled = self._compiled.get(signature)
+        return self._call_first(signature, arguments) if compiled is None else compiled(*arguments)
+
+    def _call_first(self, signature: tuple[Any, ...] | None, arguments: tuple[Any, ...]) -> Any:
+        """Run the loop with arguments of new types."""
+        compiled = None if signature is None else load_code(self.py_func, signature)
+        if compiled is not None:
+            self._compiled[signature] = compiled
+            return compiled(*arguments)
+        result = self.dispatcher(*arguments)
+        self._compiled[signature] = self.dispatcher
+        cache: Any = getattr(self.dispatcher, "_cache", None)
+        if signature is not None and hasattr(cache, "entry"):
+            types = tuple(map(self.dispatcher.typeof_pyval, arguments))
+            store_code(self.py_func, signature, cache.entry(types, self.dispatcher.targetctx))
+        return result
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """numba's function for Python: it compiles, and keeps machine code in numba's cache."""
+        return self._made(is_inner=False)
+
+    @cached_property
+    def _inner(self) -> Any:
+        """numba's function for other loops."""
+        return self._made(is_inner=True)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """The type that numba takes it for in a loop that calls it."""
+        return self._inner._numba_type_
+
+    def _made(self, is_inner: bool) -> Any:
+        import numba
+
+        from treelabel.core.code_cache import cache_compiled
+
+        # Wrappers are a large part of the time that compiling takes: nothing calls loops from C, and Python calls few
+        # of those that loops call. A loop that may round otherwise is part of every caller: all copies of a function in
+        # a process are one symbol, so that a call would run the copy that happened to be compiled or loaded first, and
+        # the bits of a result depend on what is in the cache.
+        wrappers: Any = {"no_cfunc_wrapper": True, "no_cpython_wrapper": is_inner}
+        options: Any = {"nogil": True, "fastmath": self._fastmath, "forceinline": self._fastmath, **wrappers}
+        dispatcher = numba.njit(**options)(self.py_func)
+        cache_compiled(dispatcher, "inner" if is_inner else "")
+        return dispatcher
 
 
 @kernel

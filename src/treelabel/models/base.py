@@ -301,6 +301,8 @@ class Model(Classifier):
             raise TreelabelError(f"expected to keep at least 1 score per text, found top={top}")
         self._require_texts(isinstance(texts, Strings))
         scores = self._score(texts) if top is None else self._score_top(texts, top)
+        if ids is None and scores.values.dtype == np.float32:
+            return scores
         # No model knows more digits than single precision has.
         return Scores(scores.hierarchy, scores.values.astype(np.float32, copy=False), ids)
 

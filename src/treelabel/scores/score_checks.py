@@ -76,8 +76,9 @@ def checked_scores(values: Any, hierarchy: Hierarchy) -> ScoreArray | sparse.csr
 def _in_range(data: ScoreArray, matrix: Any, hierarchy: Hierarchy) -> ScoreArray:
     if data.size == 0:
         return data
-    low, high = data.min(), data.max()
-    if low >= 0 and high <= 1:
+    # Numbers from 0 to 1 are in the order of their bits, before all others, so that one look at them is enough.
+    bits = data.view(np.uint32 if data.dtype == np.float32 else np.uint64)
+    if bits.max() <= data.dtype.type(1).view(bits.dtype):
         return data
     wrong = ~((data >= -ROUNDING) & (data <= 1 + ROUNDING))
     if wrong.any():

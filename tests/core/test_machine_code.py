@@ -1,0 +1,92 @@
+"""Stored machine code: the same values and errors as by numba, without importing it, and never for other types."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from tests.core.test_code_cache import call
+from tests.helpers import put
+from treelabel.core.machine_code import call_signature
+
+LOOPS = """
+from typing import NamedTuple
+import numpy as np
+from treelabel.core.compute import kernel
+from callee import twice
+
+
+class Pair(NamedTuple):
+    left: float
+    right: np.ndarray
+
+
+@kernel
+def parts(pair, whole, flags):
+    result = np.empty(len(pair.right), np.float32)
+    for index in range(len(result)):
+        result[index] = twice(pair.left) * pair.right[index] / whole if flags[0] else 0
+    return result, whole, len(flags)
+"""
+CALLEE = """
+from treelabel.core.compute import kernel
+
+
+@kernel
+def twice(number):
+    return 2 * number
+"""
+# Prints what comes out, the error of dividing by 0, and whether numba was imported.
+CALL = """
+import sys
+import numpy as np
+from loops import Pair, parts
+numbers = np.array([1.5, 2.5], np.float32)
+print([value.tolist() if hasattr(value, "tolist") else value for value in parts(Pair(3.0, numbers), 2, (True, False))])
+print(parts(Pair(3.0, numbers[::-1]), 2, (True, False))[0].tolist() if len(sys.argv) > 1 else "")
+try:
+    parts(Pair(3.0, numbers), 0, (True, False))
+except ZeroDivisionError as error:
+    print(error)
+print("numba" in sys.modules)
+import numba
+from callee import twice
+print(numba.njit(lambda number: twice(number) + 1)(4), parts(Pair(3.0, numbers), 2, (True, False))[1:])
+"""
+VALUES = "[[4.5, 7.5], 2, 2]\n"
+
+
+@pytest.mark.slow
+def test_stored_code_does_what_compiled_code_does_without_numba(tmp_path: Path) -> None:
+    put(tmp_path, "loops.py", LOOPS)
+    put(tmp_path, "callee.py", CALLEE)
+    compiled, stored = call(tmp_path, "-c", CALL), call(tmp_path, "-c", CALL)
+    assert compiled == f"{VALUES}\ndivision by zero\nTrue\n9 (2, 2)\n"
+    assert stored == compiled.replace("True", "False")
+    # Arrays of another layout are other types: numba is asked.
+    assert call(tmp_path, "-c", CALL, "reversed") == f"{VALUES}[7.5, 4.5]\ndivision by zero\nTrue\n9 (2, 2)\n"
+    assert call(tmp_path, "-c", CALL, "reversed") == f"{VALUES}[7.5, 4.5]\ndivision by zero\nFalse\n9 (2, 2)\n"
+    # So is a loop that calls one whose source has changed, and everything with other settings of numba.
+    put(tmp_path, "callee.py", f"{CALLEE}\n")
+    assert call(tmp_path, "-c", CALL) == compiled
+    assert call(tmp_path, "-c", CALL) == stored
+    assert call(tmp_path, "-c", CALL, NUMBA_OPT="2") == compiled
+
+
+class _Point(NamedTuple):
+    x: float
+
+
+def test_signatures_tell_types_apart_as_numba_does() -> None:
+    array = np.zeros((2, 3), np.float32)
+    read_only = array.copy()
+    read_only.setflags(write=False)
+    values = [array, array.T, array[:, :2], array.astype(np.float64), array.astype(">f4"), array[0], read_only]
+    others = [1, 1.0, True, np.float32(1), np.int64(1), None, (1,), (1, 2), (1.0,), _Point(1.0)]
+    signatures = [call_signature([value]) for value in (*values, *others)]
+    assert None not in signatures
+    assert len(set(signatures)) == len(signatures)
+    assert call_signature([array]) == call_signature([array[:1]])
+    assert call_signature([1 << 63]) is call_signature(["a"]) is call_signature([(1, "a")]) is None
+    assert call_signature([np.zeros(2, "i4, i4")]) is call_signature([np.array(["a"])]) is None
