@@ -2,7 +2,7 @@
 
     git worktree add --detach ../before COMMIT
     python benchmarks/commits.py ../before                      # metrics, rules, fast models, bulk, extreme
-    python benchmarks/commits.py ../before --turns 3 "rules.py --quick"
+    python benchmarks/commits.py ../before "rules.py --quick" --turns 3
 
 Both run with this interpreter, each with its own source and its own scripts. Of the tables that they print, the columns
 of times and rates are compared, row by row; a row that only one of them has is left out. A ratio above 1 means that
