@@ -141,10 +141,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"treelabel has no {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(f"treelabel.{_PLACES[name]}"), name)
+if not TYPE_CHECKING:
+    # Hidden from type checkers, for which every name would exist otherwise.
+    def __getattr__(name: str) -> Any:
+        if name not in _PLACES:
+            raise AttributeError(f"treelabel has no {name!r}; it has {', '.join(__all__)}")
+        return getattr(import_module(f"treelabel.{_PLACES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, overload
+from typing import Annotated, Any, ClassVar, Self, overload
 
 import numpy as np
 
@@ -58,10 +58,6 @@ class Model(Classifier):
     stopped_: str | None
     # A sentence on training documents that are not of the usual regime; empty if there are none.
     irregular_documents_: str
-
-    if TYPE_CHECKING:
-        # What is learned is known to each model alone.
-        def __getattr__(self, name: str) -> Any: ...
 
     def fit(
         self,
