@@ -16,6 +16,7 @@ from treelabel.hierarchy.label_ids import (
     UnknownLabelError,
     are_levels,
     encode,
+    find_level_list,
     is_path,
     label_rows,
     labels_of_row,
@@ -153,35 +154,9 @@ def _refuse_twins(labels: set[str]) -> None:
 
 
 def refuse_level_lists(rows: list[Any]) -> None:
-    """Refuse lists that look like the levels of paths, where without a hierarchy they would be unrelated labels.
-
-    In lists of levels a name has one place, and one name before it; a first name has several names behind it, or all
-    lists are of one length. Sets are always sets of labels, tuples always paths.
-
-    Parameters
-    ----------
-    rows
-        The labels of each document.
-    """
-    lists = [row for row in rows if row is not None and not (isinstance(row, list) and not row)]
-    longest = max((len(row) for row in lists if isinstance(row, list | np.ndarray)), default=0)
-    if longest < 2 or not all(isinstance(row, list | np.ndarray) for row in lists):
-        return
-    # Labels that are paths themselves are no levels.
-    if not all(isinstance(label, str) and SEPARATOR not in label for row in lists for label in row):
-        return
-    place: dict[str, int] = {}
-    above: dict[str, str] = {}
-    for row in lists:
-        for index, name in enumerate(row):
-            if place.setdefault(name, index) != index or (
-                index and above.setdefault(name, row[index - 1]) != row[index - 1]
-            ):
-                return
-    branches = len(set(above.values())) < len(above)
-    if branches or all(len(row) == longest for row in lists):
-        shown = next(row for row in lists if len(row) > 1)
-        steps = [str(name) for name in shown]
+    """Refuse lists that look like the levels of paths, where without a hierarchy they would be unrelated labels."""
+    steps = find_level_list(rows)
+    if steps is not None:
         raise TreelabelError(
             f"lists of labels such as {quote(steps)} look like the levels of a path, and without a hierarchy they "
             f"would be unrelated labels; for paths pass tuples, {quote(tuple(steps))}, or join them, "

@@ -1,0 +1,169 @@
+"""Datasets out of data frames of any library, and back: frames are read as files are, by the same columns and rules."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from treelabel.core.errors import TreelabelError, quote
+from treelabel.core.frames import Frame, FrameKind, make_frame
+from treelabel.core.strings import TEXT_TYPES, is_missing
+from treelabel.data.columns import ColumnChoice, Columns, ListMeaning
+from treelabel.data.dataset import Dataset
+from treelabel.data.documents import DocumentReader, OnError, Problems
+from treelabel.data.io.format import Part, ReadOptions, TableSource, json_column
+from treelabel.data.read import Known, hierarchy_of_labels, read_documents
+from treelabel.data.write import with_free_names
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_ids import find_level_list, is_path
+from treelabel.hierarchy.label_matrices import row_sizes
+
+# What messages call a frame, before the number of the row.
+WHERE = Path("data frame")
+
+
+def dataset_of_frame(
+    data: Any,
+    choice: ColumnChoice,
+    sep: str | None = None,
+    hierarchy: Hierarchy | None = None,
+    lists: ListMeaning | None = None,
+    on_error: OnError = "stop",
+) -> Dataset:
+    """Make a dataset of a data frame of any library; see `Dataset.from_frame`.
+
+    Parameters
+    ----------
+    data
+        The frame.
+    choice
+        Which columns hold what.
+    sep, hierarchy, lists, on_error
+        As for `Dataset.from_frame`.
+
+    Returns
+    -------
+    Dataset
+    """
+    frame = Frame.of(data)
+    columns = choice.among(frame.names, str(WHERE))
+    values, used = _label_values(frame, columns)
+    if values is not None and lists is None and hierarchy is None:
+        _refuse_level_lists(values, columns)
+    # Columns of indicators become one, under the name of the first.
+    merged = used[:1] if values is not None else used
+    part = _part(frame, {merged[0]: values} if values is not None else {}, set(used) - set(merged))
+    reader = DocumentReader(
+        WHERE,
+        ColumnChoice(columns.text, merged, columns.id, choice.label_sep, lists or "labels", group=choice.group),
+        ReadOptions(),
+        None,
+        Problems(WHERE, on_error),
+        opened=TableSource(iter([part])),
+    )
+
+    def find_hierarchy() -> Known:
+        if hierarchy is not None:
+            return Known(hierarchy, {"hierarchy": "given"})
+        return hierarchy_of_labels(reader.keys, sep, WHERE)
+
+    return read_documents(reader, find_hierarchy, sep)
+
+
+def _part(frame: Frame, values: dict[str, list[Any]], left_out: set[str]) -> Part:
+    """Take the rows of a frame as those of a file; `values` stand in place of columns."""
+    columns: dict[str, pa.Array] = {}
+    mixed = dict(values)
+    for name in frame.names:
+        if name in left_out:
+            continue
+        try:
+            columns[name] = json_column([None] * len(frame)) if name in values else _plain(frame.arrow(name))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            # Objects of which Arrow makes no column.
+            texts = [None if value is None else str(value) for value in frame.values(name)]
+            columns[name] = pa.array(texts, pa.large_string())
+    return Part(pa.table(columns), np.arange(len(frame)), mixed=mixed)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Return a column of texts as such, where the library has categories or views of them."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return column.cast(pa.large_string()) if any(is_text(kind) for is_text in TEXT_TYPES) else column
+
+
+def _label_values(frame: Frame, columns: Columns) -> tuple[list[Any] | None, tuple[str, ...]]:
+    """Return labels that are no texts as values, and the columns that they are from; None where texts are read."""
+    names = columns.labels
+    if len(names) > 1:
+        indicators = [_indicator(frame, name) for name in names]
+        if all(each is not None for each in indicators):
+            rows = zip(*(each for each in indicators if each is not None), strict=True)
+            return [[name for name, is_set in zip(names, row, strict=True) if is_set] for row in rows], names
+        return None, names
+    if not names or _is_text(frame, names[0]):
+        return None, names
+    return [_label_value(value) for value in frame.values(names[0])], names
+
+
+def _is_text(frame: Frame, name: str) -> bool:
+    try:
+        kind = _plain(frame.arrow(name)).type
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return False
+    return any(is_text(kind) for is_text in TEXT_TYPES)
+
+
+def _indicator(frame: Frame, name: str) -> list[Any] | None:
+    """Return a column that marks the documents of a label, as pandas.get_dummies makes them; None for others."""
+    values = frame.values(name)
+    return values if all(isinstance(value, bool | int | np.integer) and value in (0, 1) for value in values) else None
+
+
+def _label_value(value: Any) -> Any:
+    """Return the labels of a row as a file would have them: a path is a list of its names within a list."""
+    if is_path(value):
+        return [[name for name in value if not is_missing(name)]]
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _refuse_level_lists(values: Iterable[Any], columns: Columns) -> None:
+    steps = find_level_list(values) if len(columns.labels) == 1 else None
+    if steps is not None:
+        raise TreelabelError(
+            f"lists in the column {quote(columns.labels[0])} such as {quote(steps)} look like the levels of a path; "
+            "say what they are: lists='path' for the steps of one path, lists='labels' for several labels"
+        )
+
+
+def frame_of_dataset(data: Dataset, kind: FrameKind) -> Any:
+    """Make a data frame of a dataset; see `Dataset.to_frame`.
+
+    Parameters
+    ----------
+    data
+        The dataset.
+    kind
+        "pandas", "polars" or "pyarrow".
+
+    Returns
+    -------
+    data frame
+    """
+    rows = data.names() if data.hierarchy.max_depth == 1 else data.paths()
+    several = bool(len(data)) and bool(row_sizes(data.labels).max() > 1)
+    labels = pa.array(rows, pa.list_(pa.string())) if several else pa.array(_first(rows), pa.string())
+    name = "labels" if several else "label"
+    renamed = with_free_names(data, name)
+    columns = {"id": data.ids.arrow, "text": data.texts.arrow, name: labels} | dict(renamed.extra)
+    return make_frame(columns, kind)
+
+
+def _first(rows: Iterable[Sequence[str]]) -> list[str | None]:
+    return [row[0] if row else None for row in rows]
