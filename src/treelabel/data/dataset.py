@@ -268,11 +268,6 @@ class Dataset(LabelledTexts):
 
         return frame_of_dataset(self, kind)
 
-    @property
-    def text_columns(self) -> tuple[str, ...]:
-        """The columns that texts were read from, as far as is known."""
-        return tuple(self.choices["text"].split(" + ")) if "text" in self.choices else ()
-
     def __repr__(self) -> str:
         return f"Dataset({len(self):,} documents, {self.hierarchy!r})"
 

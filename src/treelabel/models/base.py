@@ -20,8 +20,9 @@ from treelabel.hierarchy.label_ids import decode
 from treelabel.hierarchy.labelled_texts import stop_nodes
 from treelabel.hierarchy.moves import Moves
 from treelabel.models.label_forms import LabelForm
-from treelabel.models.model_inputs import texts_of, training_of, true_labels
+from treelabel.models.model_inputs import reading_of, texts_of, training_of, true_labels
 from treelabel.models.persistence.store import save_model
+from treelabel.models.predicted_frames import predict_frame
 from treelabel.models.profile import Profile, unknown_words
 from treelabel.models.settings import not_fitted
 from treelabel.models.sklearn import Classifier
@@ -53,6 +54,7 @@ class Model(Classifier):
     takes_sample_weight: ClassVar[bool] = False
     # Whether documents may be features, as XMC files have them, instead of texts.
     takes_features: ClassVar[bool] = False
+    # The setting, and once a model has learned the hierarchy of what it has learned: see `HierarchySetting`.
     hierarchy: Hierarchy | None
     # Why learning ended before its end: "deadline" or "interrupt".
     stopped_: str | None
@@ -111,7 +113,7 @@ class Model(Classifier):
         if max_seconds is not None:
             validate(max_seconds, Annotated[float, Between(0, np.inf)], "max_seconds")
         stop = StopSignal(np.inf if max_seconds is None else time.monotonic() + max_seconds)
-        known = hierarchy if hierarchy is not None else self.hierarchy
+        known = hierarchy if hierarchy is not None else self.get_params(deep=False)["hierarchy"]
         if known is None and valid is not None:
             known = getattr(data, "hierarchy", None) or getattr(valid, "hierarchy", None)
         validation = None if valid is None else training_of(valid, None, known)
@@ -121,7 +123,7 @@ class Model(Classifier):
         self.hierarchy_, self.regime_, self.form_ = train.hierarchy, train.regime, train.form or LabelForm()
         self.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
         self.stopped_ = None
-        self.reading_ = dict(getattr(data, "reading", None) or {})
+        self.reading_ = reading_of(data)
         self._record_evidence(train, self._fit(train))
         self.stopped_ = stop.reason
         return self
@@ -188,6 +190,14 @@ class Model(Classifier):
         wrong = np.asarray(abs(predicted.astype(np.int8) - h.closure(true).astype(np.int8)).sum(axis=1)).ravel()
         return float(((wrong == 0) & known).mean())
 
+    @overload
+    def predict(self, texts: Any, rule: str | TunedRule, paths: bool | None = None) -> list[list[str]]: ...
+    @overload
+    def predict(self, texts: Any, rule: None = None, *, paths: bool) -> list[list[str]]: ...
+    @overload
+    def predict(self, texts: Any, rule: None, paths: bool) -> list[list[str]]: ...
+    @overload
+    def predict(self, texts: Any, rule: str | TunedRule | None = None, paths: bool | None = None) -> Any: ...
     def predict(self, texts: Any, rule: str | TunedRule | None = None, paths: bool | None = None) -> Any:
         """Predict by a decision rule: the most specific labels of each text, in the form that `fit` was given.
 
@@ -213,6 +223,49 @@ class Model(Classifier):
         column, names = texts_of(texts)
         scores = self._score_checked(column, names)
         return self._answers(self._decide(column, scores, rule), scores, rule, paths)
+
+    def predict_frame(
+        self,
+        data: Any,
+        text: str | Sequence[str] | None = None,
+        rule: str | TunedRule | None = None,
+        *,
+        alternatives: int = 0,
+        several: bool | None = None,
+        prefix: str = "",
+    ) -> Any:
+        """Predict the labels of the texts in a data frame, and return the frame with columns for them.
+
+        `label` is written as the labels were that `fit` was given, `path` has all names from the top down, with " > ",
+        `probability` is that of the label, and `level_1`, `level_2`, ... are the names along the path. What is missing
+        (no label, or a path that ends above) is null. A model of several labels per text has a list in each of these
+        columns, the likeliest label first; `alternative_1`, ... are the likeliest leaves that were not predicted.
+
+        Parameters
+        ----------
+        data
+            A frame of pandas, polars, pyarrow or Hugging Face's datasets, which comes back as one of the same library;
+            a lazy frame is collected. A relation of DuckDB, or what hands out an Arrow stream, comes back as a pyarrow
+            Table.
+        text
+            The column of the text, or several, joined by line breaks; by default those that the model has learned from,
+            or one of a usual name.
+        rule
+            As for `predict`.
+        alternatives
+            How many alternatives, each with its probability (`alternative_1_probability`).
+        several
+            Whether columns have lists of labels; by default where training texts had several. False takes the likeliest
+            of several.
+        prefix
+            What the names of these columns begin with. One that the frame has already is refused.
+
+        Returns
+        -------
+        data frame
+            One row per text, in the same order.
+        """
+        return predict_frame(self, data, text, rule, alternatives, several, prefix)
 
     def predict_iter(
         self, batches: Iterable[Any], rule: str | TunedRule | None = None, paths: bool | None = None
@@ -291,14 +344,18 @@ class Model(Classifier):
             )
 
     def _score_checked(self, texts: Any, ids: tuple[str, ...] | None, top: int | None = None) -> Scores:
-        if not hasattr(self, "hierarchy_"):
-            raise not_fitted(f"this {self.name} model has not learned anything yet; call fit first")
+        self.require_fitted()
         if top is not None and (not isinstance(top, int | np.integer) or top < 1):
             raise TreelabelError(f"expected to keep at least 1 score per text, found top={top}")
         self._require_texts(isinstance(texts, Strings))
         scores = self._score(texts) if top is None else self._score_top(texts, top)
         # No model knows more digits than single precision has.
         return Scores(scores.hierarchy, scores.values.astype(np.float32, copy=False), ids)
+
+    def require_fitted(self) -> None:
+        """Refuse to go on before the model has learned."""
+        if not hasattr(self, "hierarchy_"):
+            raise not_fitted(f"this {self.name} model has not learned anything yet; call fit first")
 
     def __repr__(self) -> str:
         """Return the settings that are not the defaults, and what was found on held-out documents."""

@@ -88,6 +88,14 @@ def texts_of(texts: Any) -> tuple[Strings | sparse.csr_array, tuple[str, ...] | 
     return Strings.of(texts), None
 
 
+def reading_of(data: Any) -> dict[str, Any]:
+    """Return how training data were read, for others of the same shape: a Dataset, or the column of a data frame."""
+    if hasattr(data, "reading"):
+        return dict(data.reading)
+    name = getattr(data, "name", None)
+    return {"text": [name]} if isinstance(name, str) and name else {}
+
+
 def derived_hierarchy(labels: Any) -> Hierarchy:
     """Make the hierarchy of labels that come without one: the tree of their paths, or one level of names.
 

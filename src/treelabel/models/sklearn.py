@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from treelabel.core.types import DoubleArray, IntArray
 from treelabel.models.persistence.store import StorableModel
+from treelabel.models.settings import HierarchySetting
 from treelabel.scores.score_matrix import Scores
 
 
@@ -21,6 +22,12 @@ class Classifier(StorableModel):
 
         def score(self, texts: Any) -> Scores:
             """Return the probability of every node: see `base.Model`."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Give every model the attribute `hierarchy`, in place of the default that its settings declare."""
+        super().__init_subclass__(**keywords)
+        if not TYPE_CHECKING:
+            cls.hierarchy = HierarchySetting()
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
