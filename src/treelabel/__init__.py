@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from treelabel.models.registry import MODELS, make_model
     from treelabel.neural.losses.registry import LOSSES
     from treelabel.operations.audit import audit
+    from treelabel.operations.fit import PRESETS, fit
     from treelabel.operations.update import update_model
     from treelabel.report.writing import write_report
     from treelabel.rules.decisions import Decisions, TunedRule, decide
@@ -59,6 +60,7 @@ _PLACES = {
     "METRICS": "metrics",
     "MODELS": "models",
     "Moves": "hierarchy.moves",
+    "PRESETS": "operations.fit",
     "RULES": "rules",
     "Result": "evaluation",
     "Scores": "scores",
@@ -72,6 +74,7 @@ _PLACES = {
     "decide": "rules",
     "deduplicate": "data",
     "evaluate": "evaluation",
+    "fit": "operations.fit",
     "load_model": "models",
     "load_sample": "data",
     "make_model": "models",
@@ -99,6 +102,7 @@ __all__ = [
     "LOSSES",
     "METRICS",
     "MODELS",
+    "PRESETS",
     "RULES",
     "Dataset",
     "Decisions",
@@ -118,6 +122,7 @@ __all__ = [
     "decide",
     "deduplicate",
     "evaluate",
+    "fit",
     "load_model",
     "load_sample",
     "make_model",

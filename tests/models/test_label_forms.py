@@ -56,7 +56,9 @@ def test_path_labels_make_the_hierarchy_and_are_answered_as_paths() -> None:
     found = model.predict(["cat", "soup"])
     assert isinstance(found, np.ndarray)
     assert found.tolist() == ["animal > cat", "food > soup"]
-    assert model.hierarchy is None
+    assert model.hierarchy is model.hierarchy_
+    assert model.get_params()["hierarchy"] is None
+    assert clone(model).hierarchy is None
 
 
 @pytest.mark.parametrize("scoring", ["accuracy", None])

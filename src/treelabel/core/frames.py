@@ -50,6 +50,8 @@ class Frame:
         """Open a frame; a lazy one is collected."""
         import narwhals as nw
 
+        if isinstance(data, Frame):
+            return data
         if _is_hugging_face(data):
             return cls(data, nw.from_native(_decode_classes(data), eager_only=True))
         try:

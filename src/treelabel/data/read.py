@@ -279,7 +279,7 @@ def _find_hierarchy(
     return hierarchy_of_labels(labels, sep, file)
 
 
-def hierarchy_of_labels(labels: Collection[Label], sep: str | None, file: Path) -> Known:
+def hierarchy_of_labels(labels: Collection[Label], sep: str | None, file: Path | str) -> Known:
     """Make a hierarchy of the labels themselves.
 
     Parameters
