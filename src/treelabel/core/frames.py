@@ -9,13 +9,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.json_lines import join_texts, text_scalar
 from treelabel.core.registry import did_you_mean
-from treelabel.core.strings import TEXT_TYPES, Strings, column_names, describe_value, guess_column, is_missing
+from treelabel.core.strings import (
+    TEXT_TYPES,
+    Strings,
+    class_names,
+    column_names,
+    describe_value,
+    guess_column,
+    is_missing,
+)
+
+INDICATORS = (bool, int, np.bool_, np.integer)
 
 FrameKind = Literal["pandas", "polars", "pyarrow"]
 
@@ -137,6 +149,26 @@ class Frame:
         listed = self.eager.get_column(name).to_list()
         return [None if not isinstance(value, str) and is_missing(value) else value for value in listed]
 
+    def indicators(self, names: Sequence[str]) -> npt.NDArray[np.bool_] | None:
+        """Return columns that mark the documents of a label each, as `pandas.get_dummies` makes them.
+
+        Parameters
+        ----------
+        names
+            The columns.
+
+        Returns
+        -------
+        array of shape (documents, columns) or None
+            None where a column holds anything but 0 and 1, or False and True.
+        """
+        columns = [self.values(name) for name in names]
+        values = (value for column in columns for value in column)
+        # One column of 0 and 1 alone would rather be labels themselves.
+        if len(columns) < 2 or not all(isinstance(value, INDICATORS) and value in (0, 1) for value in values):
+            return None
+        return np.array(columns, np.bool_).reshape(len(columns), len(self)).T
+
     def with_columns(self, columns: Mapping[str, pa.Array]) -> Any:
         """Return a frame of the same library with further columns, which must not be there yet.
 
@@ -206,16 +238,16 @@ def _decode_classes(data: Any) -> pa.Table:
     table = data.with_format("arrow")[:]
     for index, name in enumerate(table.column_names):
         feature = data.features[name]
-        inner = getattr(feature, "feature", feature)
-        names = getattr(inner, "names", None)
+        names = class_names(feature)
         if names is None:
             continue
         column = table.column(name).combine_chunks()
-        codes = column if inner is feature else column.values
+        is_list = hasattr(feature, "feature")
+        codes = column.values if is_list else column
         # -1 stands for no label.
         known = pc.if_else(pc.less(codes, 0), pa.scalar(None, codes.type), codes)
         texts = pa.array(names, pa.large_string()).take(known)
-        if inner is not feature:
+        if is_list:
             texts = pa.ListArray.from_arrays(column.offsets, texts, mask=column.is_null())
         table = table.set_column(index, name, texts)
     return table

@@ -128,9 +128,26 @@ def as_list(values: Any, what: str) -> list[Any]:
             listed: list[Any] = getattr(values, name)()
             return listed
     try:
-        return list(values)
+        return _with_class_names(list(values), getattr(values, "features", None))
     except TypeError:
         raise TreelabelError(f"expected a list of {what}, found {describe_value(values)}") from None
+
+
+def _with_class_names(values: list[Any], feature: Any) -> list[Any]:
+    """Return the names of classes in place of their numbers, in a column of Hugging Face's datasets (ClassLabel)."""
+    names = class_names(feature)
+    if names is None:
+        return values
+    return [
+        [names[code] for code in value] if isinstance(value, list) else None if value in (None, -1) else names[value]
+        for value in values
+    ]
+
+
+def class_names(feature: Any) -> list[str] | None:
+    """Return the names of the classes of a feature of Hugging Face's datasets, or of the items of its lists, if any."""
+    names = getattr(getattr(feature, "feature", feature), "names", None)
+    return None if names is None else list(names)
 
 
 def is_missing(value: Any) -> bool:

@@ -191,7 +191,7 @@ class ColumnChoice:
         if len(columns) == 1:
             return tuple(columns)
         listed = ", ".join(each.describe() for each in contents[:20]) or _list(columns)
-        raise TreelabelError(f"{where}: no column looks like the text; columns are {listed}; say which (--text)")
+        raise TreelabelError(f"{where}: no column looks like the text; columns are {listed}; say which: text= (--text)")
 
     def _labels(self, columns: Sequence[str], where: str, contents: Sequence[ColumnContent]) -> tuple[str, ...]:
         labels = _requested(self.labels, columns, where, "labels") if self.need_labels else None

@@ -98,10 +98,9 @@ def _label_values(frame: Frame, columns: Columns) -> tuple[list[Any] | None, tup
     """Return labels that are no texts as values, and the columns that they are from; None where texts are read."""
     names = columns.labels
     if len(names) > 1:
-        indicators = [_indicator(frame, name) for name in names]
-        if all(each is not None for each in indicators):
-            rows = zip(*(each for each in indicators if each is not None), strict=True)
-            return [[name for name, is_set in zip(names, row, strict=True) if is_set] for row in rows], names
+        marks = frame.indicators(names)
+        if marks is not None:
+            return [[name for name, is_set in zip(names, row, strict=True) if is_set] for row in marks.tolist()], names
         return None, names
     if not names or _is_text(frame, names[0]):
         return None, names
@@ -114,12 +113,6 @@ def _is_text(frame: Frame, name: str) -> bool:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         return False
     return any(is_text(kind) for is_text in TEXT_TYPES)
-
-
-def _indicator(frame: Frame, name: str) -> list[Any] | None:
-    """Return a column that marks the documents of a label, as pandas.get_dummies makes them; None for others."""
-    values = frame.values(name)
-    return values if all(isinstance(value, bool | int | np.integer) and value in (0, 1) for value in values) else None
 
 
 def _label_value(value: Any) -> Any:

@@ -72,6 +72,7 @@ class Model(Classifier):
         max_seconds: float | None = None,
         sample_weight: Any = None,
         groups: Any = None,
+        classes: Any = None,
     ) -> Self:
         """Fit to a Dataset, or to texts with labels; without a hierarchy, it is made of the labels ("A > B" is a path).
 
@@ -88,7 +89,8 @@ class Model(Classifier):
         labels
             One label or one list of labels per text, by name or by path, where `data` is a list; a tuple of names is a
             path. Columns of a data frame, or of a two-dimensional array of names, are the levels of paths. Or an
-            indicator matrix (documents x nodes, dense or sparse), which needs a hierarchy.
+            indicator matrix, dense or sparse, of all nodes of a hierarchy or of `classes`; or a data frame of
+            indicators, such as `pandas.get_dummies` makes.
         hierarchy
             The hierarchy, where neither `data` nor the model's settings have one.
         valid
@@ -101,6 +103,9 @@ class Model(Classifier):
             How much the loss of each document counts, for models that take it.
         groups : array of shape (documents,)
             A value per document; by default those of the Dataset.
+        classes : sequence of str
+            The label of each column of an indicator matrix, such as `MultiLabelBinarizer.classes_`. Without a
+            hierarchy, it is made of these.
 
         Returns
         -------
@@ -117,7 +122,7 @@ class Model(Classifier):
         if known is None and valid is not None:
             known = getattr(data, "hierarchy", None) or getattr(valid, "hierarchy", None)
         validation = None if valid is None else training_of(valid, None, known)
-        train = training_of(data, labels, known, validation, progress, stop)
+        train = training_of(data, labels, known, validation, progress, stop, classes)
         groups = groups if groups is not None else getattr(data, "groups", None)
         train = self._require_learnable(train, groups, sample_weight)
         self.hierarchy_, self.regime_, self.form_ = train.hierarchy, train.regime, train.form or LabelForm()

@@ -1,14 +1,16 @@
 """Take texts and labels in any of the forms that people have them in."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, quote
+from treelabel.core.frames import Frame, is_frame
 from treelabel.core.stopping import StopSignal
-from treelabel.core.strings import Strings, require_column
+from treelabel.core.strings import Strings, as_list, require_column
 from treelabel.core.types import BoolArray
 from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.label_ids import (
@@ -21,7 +23,7 @@ from treelabel.hierarchy.label_ids import (
     label_rows,
     labels_of_row,
 )
-from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels
+from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, renumber_columns
 from treelabel.models.label_forms import LabelForm, class_codes
 from treelabel.selection.training import Training
 
@@ -36,6 +38,7 @@ def training_of(
     valid: Training | None = None,
     progress: bool | None = None,
     stop: StopSignal | None = None,
+    classes: Sequence[str] | None = None,
 ) -> Training:
     """Take training data in any of their forms.
 
@@ -53,6 +56,8 @@ def training_of(
         Whether to show a progress bar.
     stop
         Tells when to hurry.
+    classes
+        The labels of the columns of an indicator matrix.
 
     Returns
     -------
@@ -71,7 +76,7 @@ def training_of(
     if labels is None:
         raise TreelabelError("expected a Dataset, or texts and labels")
     texts = Strings.of(data)
-    matrix, known, form = take_labels(labels, hierarchy)
+    matrix, known, form = take_labels(labels, hierarchy, classes)
     if len(texts) != matrix.shape[0]:
         raise TreelabelError(f"{len(texts):,} texts, but labels for {matrix.shape[0]:,}")
     return Training(texts, matrix, known, valid, progress, stop, form=form.with_spellings(known, matrix, labels))
@@ -92,7 +97,7 @@ def reading_of(data: Any) -> dict[str, Any]:
     """Return how training data were read, for others of the same shape: a Dataset, or the column of a data frame."""
     if hasattr(data, "reading"):
         return dict(data.reading)
-    name = getattr(data, "name", None)
+    name = getattr(data, "name", getattr(data, "column_name", None))
     return {"text": [name]} if isinstance(name, str) and name else {}
 
 
@@ -116,7 +121,7 @@ def derived_hierarchy(labels: Any) -> Hierarchy:
     if is_matrix(labels):
         raise TreelabelError(
             "an indicator matrix needs a hierarchy, whose nodes its columns are: pass hierarchy= to the model or to "
-            "fit, such as Hierarchy.flat(names)"
+            "fit, such as Hierarchy.flat(names); or classes= to fit, the label of each column"
         )
     rows = label_rows(labels)
     listed = (
@@ -189,16 +194,20 @@ def are_numbers(rows: list[Any]) -> bool:
     return bool(rows) and all(isinstance(label, int | np.integer) and not isinstance(label, bool) for label in rows)
 
 
-def take_labels(labels: Any, hierarchy: Hierarchy | None) -> tuple[LabelMatrix, Hierarchy, LabelForm]:
+def take_labels(
+    labels: Any, hierarchy: Hierarchy | None, classes: Sequence[str] | None = None
+) -> tuple[LabelMatrix, Hierarchy, LabelForm]:
     """Take labels in any form.
 
     Parameters
     ----------
     labels
         One label or list of labels per document (a tuple is a path), whole numbers, levels as columns of an array or a
-        data frame, or an indicator matrix of documents x nodes.
+        data frame, an indicator matrix of documents x nodes, or a data frame of indicators.
     hierarchy
         The hierarchy; None makes it of the labels.
+    classes
+        The labels of the columns of an indicator matrix; by default all nodes, and the names of a frame's columns.
 
     Returns
     -------
@@ -210,17 +219,11 @@ def take_labels(labels: Any, hierarchy: Hierarchy | None) -> tuple[LabelMatrix, 
     ([[0, 1], [1, 0]], ['A', 'A > B'], 'one', ' > ')
     """
     derived = hierarchy is None
+    labels, classes = as_indicators(labels, classes)
     if is_matrix(labels):
-        h = derived_hierarchy(labels) if hierarchy is None else hierarchy
-        given = as_labels(labels, len(h), "the indicator matrix of labels")
-        values = labels.data if sparse.issparse(labels) else labels
-        if not ((values == 0) | (values == 1)).all():
-            raise TreelabelError(
-                "an indicator matrix of labels holds 0 and 1, but this one has other numbers; pass labels by their "
-                "names, or paths as tuples of names"
-            )
-        closed = h.max_depth > 1 and h.closure(given).nnz == given.nnz
-        return given, h, LabelForm("sparse" if sparse.issparse(labels) else "dense", None, closed)
+        return _take_matrix(labels, hierarchy, classes)
+    if classes is not None:
+        raise TreelabelError("classes= are the labels of the columns of an indicator matrix, but labels are none")
     rows = label_rows(labels)
     if derived and are_levels(labels):
         _refuse_texts(rows)
@@ -237,6 +240,58 @@ def take_labels(labels: Any, hierarchy: Hierarchy | None) -> tuple[LabelMatrix, 
         return matrix, h, LabelForm("levels" if are_levels(labels) else "tuples", derived=derived)
     single = len(rows) > 0 and all(isinstance(row, str) for row in some)
     return matrix, h, LabelForm("one" if single else "lists", separator_of(h, matrix, rows), derived=derived)
+
+
+def as_indicators(labels: Any, classes: Any) -> tuple[Any, list[str] | None]:
+    """Return labels and their classes; of a data frame of indicators, its matrix and the names of its columns.
+
+    Parameters
+    ----------
+    labels
+        Labels of any form.
+    classes
+        The labels of the columns, or None.
+
+    Returns
+    -------
+    labels, classes
+    """
+    if is_frame(labels) and (marks := (frame := Frame.of(labels)).indicators(frame.names)) is not None:
+        labels, classes = marks, frame.names if classes is None else classes
+    return labels, None if classes is None else [str(label) for label in as_list(classes, "classes")]
+
+
+def _take_matrix(
+    labels: Any, hierarchy: Hierarchy | None, classes: list[str] | None
+) -> tuple[LabelMatrix, Hierarchy, LabelForm]:
+    """Take an indicator matrix: all nodes of a hierarchy, or the columns of some classes."""
+    values = labels.data if sparse.issparse(labels) else labels
+    if not ((values == 0) | (values == 1)).all():
+        raise TreelabelError(
+            "an indicator matrix of labels holds 0 and 1, but this one has other numbers; pass labels by their "
+            "names, or paths as tuples of names"
+        )
+    form = LabelForm("sparse" if sparse.issparse(labels) else "dense", derived=hierarchy is None)
+    if hierarchy is None:
+        hierarchy = derived_hierarchy(labels if classes is None else classes)
+    if classes is None:
+        matrix = as_labels(labels, len(hierarchy), "the indicator matrix of labels")
+    else:
+        form = form.of_columns(hierarchy, classes)
+        matrix = _spread_columns(labels, form, hierarchy)
+    closed = hierarchy.max_depth > 1 and hierarchy.closure(matrix).nnz == matrix.nnz
+    return matrix, hierarchy, replace(form, closed=closed)
+
+
+def _spread_columns(labels: Any, form: LabelForm, hierarchy: Hierarchy) -> LabelMatrix:
+    """Bring the columns of an indicator matrix to those of all nodes."""
+    if labels.shape[1] != len(form.columns):
+        raise TreelabelError(
+            f"the indicator matrix of labels has {labels.shape[1]:,} columns, but there are {len(form.columns):,} "
+            "classes, one for each"
+        )
+    matrix = as_labels(labels, len(form.columns), "the indicator matrix of labels")
+    return renumber_columns(matrix, np.array(form.columns, np.int32), len(hierarchy))
 
 
 def _refuse_texts(rows: list[tuple[str, ...]]) -> None:
@@ -272,6 +327,10 @@ def true_labels(labels: Any, hierarchy: Hierarchy, form: LabelForm) -> tuple[Lab
     >>> true_labels(["B", "C"], h, LabelForm("one", derived=True))[1].tolist()
     [True, False]
     """
+    labels, classes = as_indicators(labels, None)
+    if is_matrix(labels) and form.columns and (classes is None or len(classes) == len(form.columns)):
+        matrix = _spread_columns(labels, form, hierarchy)
+        return matrix, np.ones(matrix.shape[0], np.bool_)
     if not form.derived:
         matrix = take_labels(labels, hierarchy)[0]
         return matrix, np.ones(matrix.shape[0], np.bool_)

@@ -36,7 +36,8 @@ class Classifier(StorableModel):
         After one label per text: `np.unique(labels)`, sorted and written as these were (names, paths, numbers); labels
         of the hierarchy that no training text has are no classes. After lists of labels (or a Dataset), where documents
         have one path: all labels at which a path may end, leaves and inner nodes where one did, sorted. After an
-        indicator matrix, or where documents have several paths: all nodes in the hierarchy's order, as its columns are.
+        indicator matrix, or where documents have several paths: all nodes in the hierarchy's order, as its columns are;
+        with `classes=`, these.
         """
         return self.form_.write(self.hierarchy_, self._class_nodes())
 
@@ -54,16 +55,18 @@ class Classifier(StorableModel):
         """
         scores = self.score(texts)
         if self.regime_ == "multi_path" or self.form_.closed:
-            return scores.dense()
+            return scores.dense()[:, self._class_nodes()] if self.form_.columns else scores.dense()
         if self.form_.is_indicator:
             inner: IntArray = np.flatnonzero(~self.hierarchy_.is_leaf).astype(np.int32)
-            return terminal_probabilities(scores, inner)[1]
+            return terminal_probabilities(scores, inner)[1][:, self._class_nodes()]
         ends, p = terminal_probabilities(scores, self.stop_nodes_)
         return as_distributions(p[:, np.searchsorted(ends, self._class_nodes())])
 
     def _class_nodes(self) -> IntArray:
         """Return the nodes that are classes, in the order of `classes_`."""
         h, form = self.hierarchy_, self.form_
+        if form.columns:
+            return np.array(form.columns, np.int32)
         if self.regime_ == "multi_path" or form.is_indicator:
             return np.arange(len(h), dtype=np.int32)
         leaves = h.leaves

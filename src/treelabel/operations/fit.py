@@ -141,8 +141,10 @@ def fit(
         The hierarchy; by default made of the labels.
     sep
         The separator of paths; by default guessed.
-    label_sep, lists
-        As for `Dataset.from_frame`.
+    label_sep
+        The separator of several labels inside a cell of a frame.
+    lists
+        What lists of names are: "labels", or the steps of one "path"; by default those that look like paths are refused.
     classes
         The labels of the columns, where labels are an indicator matrix.
     valid
@@ -172,13 +174,14 @@ def fit(
             how = {"text": text, "labels": labels, "sep": sep, "label_sep": label_sep, "lists": lists}
             return _fit_frame(made, frame, hierarchy, how, options)
         columns = frame.text_columns(text)
-        made = fit(frame.texts(columns), labels, model=made, hierarchy=hierarchy, sep=sep, classes=classes, **options)
+        how = {"hierarchy": hierarchy, "sep": sep, "lists": lists, "classes": classes}
+        made = fit(frame.texts(columns), labels, model=made, **how, **options)
         made.text_columns_ = columns
         return made
     options |= {"sample_weight": sample_weight, "groups": groups}
     if isinstance(data, Dataset) or hierarchy is not None or classes is not None:
-        return made.fit(data, labels, hierarchy=hierarchy, classes=classes, **options)
-    rows, derived = _with_hierarchy(labels, sep)
+        return made.fit(data, _lists_as(lists, labels), hierarchy=hierarchy, classes=classes, **options)
+    rows, derived = _with_hierarchy(_lists_as(lists, labels), sep)
     return made.fit(data, rows, hierarchy=derived, **options)
 
 
@@ -199,6 +202,14 @@ def _fit_frame(
         made.fit(train, **options)
     made.text_columns_ = train.text_columns
     return made
+
+
+def _lists_as(lists: ListMeaning | None, labels: Any) -> Any:
+    """Return labels with lists as what they were said to be: tuples are paths, and sets several labels."""
+    if lists is None:
+        return labels
+    kind = tuple if lists == "path" else set
+    return [kind(row) if isinstance(row, list) else row for row in as_list(labels, "labels")]
 
 
 def _with_hierarchy(labels: Any, sep: str | None) -> tuple[Any, Hierarchy | None]:
