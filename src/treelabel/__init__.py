@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from treelabel.evaluation.evaluator import Evaluator, evaluate
     from treelabel.evaluation.predictions import write_predictions
     from treelabel.evaluation.result import Result
+    from treelabel.evaluation.scorer import scorer
     from treelabel.evaluation.tuning import back_off_table, tune
     from treelabel.hierarchy.hierarchy import Hierarchy
     from treelabel.hierarchy.moves import Moves
@@ -86,6 +87,7 @@ _PLACES = {
     "read_taxonomy": "data",
     "read_together": "data",
     "save_model": "models",
+    "scorer": "evaluation.scorer",
     "split": "data",
     "tune": "evaluation.tuning",
     "unfold": "data",
@@ -134,6 +136,7 @@ __all__ = [
     "read_taxonomy",
     "read_together",
     "save_model",
+    "scorer",
     "split",
     "tune",
     "unfold",

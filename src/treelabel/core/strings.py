@@ -127,6 +127,8 @@ def as_list(values: Any, what: str) -> list[Any]:
         if hasattr(type(values), name):
             listed: list[Any] = getattr(values, name)()
             return listed
+    if hasattr(type(values), "__array__") and not isinstance(values, Iterable):
+        values = np.asarray(values)
     try:
         return _with_class_names(list(values), getattr(values, "features", None))
     except TypeError:

@@ -20,12 +20,19 @@ from treelabel.hierarchy.label_ids import decode
 from treelabel.hierarchy.labelled_texts import stop_nodes
 from treelabel.hierarchy.moves import Moves
 from treelabel.models.label_forms import LabelForm
-from treelabel.models.model_inputs import reading_of, texts_of, training_of, true_labels
+from treelabel.models.model_inputs import (
+    TrueLabels,
+    judged_labels,
+    reading_of,
+    texts_of,
+    training_of,
+    true_labels,
+)
 from treelabel.models.persistence.store import save_model
 from treelabel.models.predicted_frames import predict_frame
 from treelabel.models.profile import Profile, unknown_words
 from treelabel.models.settings import not_fitted
-from treelabel.models.sklearn import Classifier
+from treelabel.models.sklearn import Classifier, mean_of
 from treelabel.models.streaming import blank_texts, decide_texts, decided_batches
 from treelabel.rules.decisions import Decisions, TunedRule
 from treelabel.scores.score_matrix import Scores
@@ -161,9 +168,23 @@ class Model(Classifier):
         self, texts: Any, labels: None = None, ids: Sequence[str] | None = None, *, top: int | None = None
     ) -> Scores: ...
     @overload
-    def score(self, texts: Any, labels: Any, ids: Sequence[str] | None = None, *, top: int | None = None) -> float: ...
     def score(
-        self, texts: Any, labels: Any = None, ids: Sequence[str] | None = None, *, top: int | None = None
+        self,
+        texts: Any,
+        labels: Any,
+        ids: Sequence[str] | None = None,
+        *,
+        top: int | None = None,
+        sample_weight: Any = None,
+    ) -> float: ...
+    def score(
+        self,
+        texts: Any,
+        labels: Any = None,
+        ids: Sequence[str] | None = None,
+        *,
+        top: int | None = None,
+        sample_weight: Any = None,
     ) -> Scores | float:
         """Score texts.
 
@@ -177,6 +198,8 @@ class Model(Classifier):
             Names of the documents.
         top
             Keep only this many of the largest scores of each text; memory grows with them, not with the nodes.
+        sample_weight : array of shape (texts,)
+            How much each text counts in the share of right ones.
 
         Returns
         -------
@@ -193,7 +216,29 @@ class Model(Classifier):
         if predicted.shape[0] != true.shape[0]:
             raise TreelabelError(f"{predicted.shape[0]:,} texts, but labels for {true.shape[0]:,}")
         wrong = np.asarray(abs(predicted.astype(np.int8) - h.closure(true).astype(np.int8)).sum(axis=1)).ravel()
-        return float(((wrong == 0) & known).mean())
+        return mean_of((wrong == 0) & known, sample_weight)
+
+    def judged(
+        self, texts: Any, labels: Any, rule: str | TunedRule | None = None
+    ) -> tuple[TrueLabels, Scores, Decisions]:
+        """Return what `evaluate` needs to judge the model: the truth, scores, and decisions.
+
+        Parameters
+        ----------
+        texts
+            A list of texts, or a Dataset.
+        labels
+            Their true labels in any form that `fit` takes. Where the hierarchy was made of labels, others count, too.
+        rule
+            As for `predict`.
+
+        Returns
+        -------
+        truth, scores, decisions
+        """
+        column, _ = texts_of(texts)
+        scores = self._score_checked(column, None)
+        return judged_labels(labels, self.hierarchy_, self.form_), scores, self._decide(column, scores, rule)
 
     @overload
     def predict(self, texts: Any, rule: str | TunedRule, paths: bool | None = None) -> list[list[str]]: ...

@@ -1,7 +1,7 @@
 """Take texts and labels in any of the forms that people have them in."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from treelabel.hierarchy.label_ids import (
     labels_of_row,
 )
 from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, renumber_columns
+from treelabel.hierarchy.union import with_paths
 from treelabel.models.label_forms import LabelForm, class_codes
 from treelabel.selection.training import Training
 
@@ -74,7 +75,9 @@ def training_of(
         features = getattr(data, "features", None)
         return Training(Strings.of(data.texts), data.labels, data.hierarchy, valid, progress, stop, features=features)
     if labels is None:
-        raise TreelabelError("expected a Dataset, or texts and labels")
+        raise TreelabelError(
+            "expected a Dataset, or texts and labels; fit requires y to be passed, but the target y is None"
+        )
     texts = Strings.of(data)
     matrix, known, form = take_labels(labels, hierarchy, classes)
     if len(texts) != matrix.shape[0]:
@@ -131,9 +134,10 @@ def derived_hierarchy(labels: Any) -> Hierarchy:
     result = {_hashable(label) for labels_of_row in listed for label in labels_of_row}
     wrong = next((label for label in result if not _is_name(label)), None)
     if wrong is not None:
+        what = "a continuous target, " if isinstance(wrong, float | np.floating) else ""
         raise TreelabelError(
-            f"expected labels that are names or paths, found {wrong!r}; other labels need a hierarchy: pass hierarchy= "
-            "to the model or to fit, such as Hierarchy.from_paths(paths) or Hierarchy.flat(names)"
+            f"expected labels that are names or paths, found {what}{wrong!r}; other labels need a hierarchy: pass "
+            "hierarchy= to the model or to fit, such as Hierarchy.from_paths(paths) or Hierarchy.flat(names)"
         )
     if not result:
         raise TreelabelError("no document has a label, so there is nothing to learn")
@@ -188,10 +192,15 @@ def is_matrix(labels: Any) -> bool:
 def are_numbers(rows: list[Any]) -> bool:
     """Return whether labels are one whole number per document: classes as scikit-learn's users have them, or codes.
 
-    >>> are_numbers([0, np.int64(2)]), are_numbers(["0"]), are_numbers([])
-    (True, False, False)
+    >>> are_numbers([0, np.int64(2), 3.0]), are_numbers([0, 0.5]), are_numbers(["0"]), are_numbers([])
+    (True, False, False, False)
     """
-    return bool(rows) and all(isinstance(label, int | np.integer) and not isinstance(label, bool) for label in rows)
+    return bool(rows) and all(
+        isinstance(label, int | np.integer | float | np.floating)
+        and not isinstance(label, bool)
+        and float(label).is_integer()
+        for label in rows
+    )
 
 
 def take_labels(
@@ -336,12 +345,57 @@ def true_labels(labels: Any, hierarchy: Hierarchy, form: LabelForm) -> tuple[Lab
         return matrix, np.ones(matrix.shape[0], np.bool_)
     rows = label_rows(labels)
     if form.kind == "numbers" and are_numbers(rows):
-        rows = [str(number) for number in rows]
+        rows = [str(int(number)) for number in rows]
     try:
         return encode(hierarchy, rows), np.ones(len(rows), np.bool_)
     except UnknownLabelError:
         known = np.array([_is_known(hierarchy, row) for row in rows])
         return encode(hierarchy, [row if here else None for row, here in zip(rows, known, strict=True)]), known
+
+
+@dataclass(frozen=True)
+class TrueLabels:
+    """True labels under a hierarchy, as `evaluate` takes them.
+
+    `is_hierarchy_of_labels` tells that the hierarchy may have labels that predictions do not know.
+    """
+
+    hierarchy: Hierarchy
+    labels: LabelMatrix
+    is_hierarchy_of_labels: bool
+
+
+def judged_labels(labels: Any, hierarchy: Hierarchy, form: LabelForm) -> TrueLabels:
+    """Take true labels to judge predictions by, those included that a model could not know.
+
+    Parameters
+    ----------
+    labels, form
+        As for `true_labels`.
+    hierarchy
+        That of the predictions; where it was made of labels, unknown ones are added to it.
+
+    Returns
+    -------
+    TrueLabels
+
+    >>> h = Hierarchy.from_paths(["A > B"])
+    >>> judged_labels(["A > B", "A > C"], h, LabelForm("one", " > ", derived=True)).hierarchy.paths()
+    ['A', 'A > B', 'A > C']
+    """
+    matrix, known = true_labels(labels, hierarchy, form)
+    if known.all():
+        return TrueLabels(hierarchy, matrix, False)
+    rows = [str(int(row)) if form.kind == "numbers" else row for row in label_rows(labels)]
+    unknown = {
+        label if isinstance(label, str) else tuple(label)
+        for index in np.flatnonzero(~known).tolist()
+        for label in labels_of_row(rows[index], index)
+        if not _is_known(hierarchy, [label])
+    }
+    paths = (split_path(label, form.sep or SEPARATOR) if isinstance(label, str) else label for label in unknown)
+    larger = with_paths(hierarchy, sorted(map(tuple, paths)))
+    return TrueLabels(larger, encode(larger, rows), True)
 
 
 def _is_known(hierarchy: Hierarchy, row: Any) -> bool:

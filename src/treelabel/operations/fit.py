@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from treelabel.core.errors import TreelabelError, quote
@@ -144,7 +144,8 @@ def fit(
     label_sep
         The separator of several labels inside a cell of a frame.
     lists
-        What lists of names are: "labels", or the steps of one "path"; by default those that look like paths are refused.
+        What lists of names are: "labels", or the steps of one "path"; by default, those that look like paths are
+        refused.
     classes
         The labels of the columns, where labels are an indicator matrix.
     valid
@@ -182,7 +183,9 @@ def fit(
     if isinstance(data, Dataset) or hierarchy is not None or classes is not None:
         return made.fit(data, _lists_as(lists, labels), hierarchy=hierarchy, classes=classes, **options)
     rows, derived = _with_hierarchy(_lists_as(lists, labels), sep)
-    return made.fit(data, rows, hierarchy=derived, **options)
+    made.fit(data, rows, hierarchy=derived, **options)
+    made.form_ = replace(made.form_, derived=True)
+    return made
 
 
 def _fit_frame(
@@ -200,6 +203,7 @@ def _fit_frame(
         made.fit(train.texts, rows, hierarchy=train.hierarchy, **options)
     else:
         made.fit(train, **options)
+    made.form_ = replace(made.form_, derived=hierarchy is None)
     made.text_columns_ = train.text_columns
     return made
 
