@@ -1,6 +1,7 @@
 """Datasets out of data frames of any library, and back: frames are read as files are, by the same columns and rules."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +49,17 @@ def dataset_of_frame(
     Dataset
     """
     frame = Frame.of(data)
-    columns = choice.among(frame.names, str(WHERE))
-    values, used = _label_values(frame, columns)
-    if values is not None and lists is None and hierarchy is None:
-        _refuse_level_lists(values, columns)
-    # Columns of indicators become one, under the name of the first.
-    merged = used[:1] if values is not None else used
-    part = _part(frame, {merged[0]: values} if values is not None else {}, set(used) - set(merged))
+    table = _table(frame)
+    columns = choice.among(frame.names, str(WHERE), table)
+    values = _label_values(frame, columns)
+    merged, mixed = columns.labels, {}
+    if values is not None:
+        if lists is None and hierarchy is None:
+            _refuse_level_lists(values, columns)
+        # Columns of indicators become one, under the name of the first.
+        merged, mixed = columns.labels[:1], {columns.labels[0]: values}
+        table = table.drop_columns(columns.labels[1:])
+    part = Part(table, np.arange(len(frame)), mixed=mixed)
     reader = DocumentReader(
         WHERE,
         ColumnChoice(columns.text, merged, columns.id, choice.label_sep, lists or "labels", group=choice.group),
@@ -69,23 +74,21 @@ def dataset_of_frame(
             return Known(hierarchy, {"hierarchy": "given"})
         return hierarchy_of_labels(reader.keys, sep, WHERE)
 
-    return read_documents(reader, find_hierarchy, sep)
+    made = read_documents(reader, find_hierarchy, sep)
+    # Those of other frames need not be told by the name of the first indicator.
+    is_whole = merged == columns.labels
+    return made if is_whole else replace(made, reading={k: v for k, v in made.reading.items() if k != "labels"})
 
 
-def _part(frame: Frame, values: dict[str, list[Any]], left_out: set[str]) -> Part:
-    """Take the rows of a frame as those of a file; `values` stand in place of columns."""
+def _table(frame: Frame) -> pa.Table:
+    """Return a frame as a table; objects of which Arrow makes no column are written as texts."""
     columns: dict[str, pa.Array] = {}
-    mixed = dict(values)
     for name in frame.names:
-        if name in left_out:
-            continue
         try:
-            columns[name] = json_column([None] * len(frame)) if name in values else _plain(frame.arrow(name))
+            columns[name] = _plain(frame.arrow(name))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-            # Objects of which Arrow makes no column.
-            texts = [None if value is None else str(value) for value in frame.values(name)]
-            columns[name] = pa.array(texts, pa.large_string())
-    return Part(pa.table(columns), np.arange(len(frame)), mixed=mixed)
+            columns[name] = json_column(frame.values(name))
+    return pa.table(columns)
 
 
 def _plain(column: pa.Array) -> pa.Array:
@@ -94,17 +97,16 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.cast(pa.large_string()) if any(is_text(kind) for is_text in TEXT_TYPES) else column
 
 
-def _label_values(frame: Frame, columns: Columns) -> tuple[list[Any] | None, tuple[str, ...]]:
-    """Return labels that are no texts as values, and the columns that they are from; None where texts are read."""
+def _label_values(frame: Frame, columns: Columns) -> list[Any] | None:
+    """Return labels that are no texts as values, one per row; None where texts, or levels, are read."""
     names = columns.labels
     if len(names) > 1:
         marks = frame.indicators(names)
         if marks is not None:
-            return [[name for name, is_set in zip(names, row, strict=True) if is_set] for row in marks.tolist()], names
-        return None, names
-    if not names or _is_text(frame, names[0]):
-        return None, names
-    return [_label_value(value) for value in frame.values(names[0])], names
+            return [[name for name, is_set in zip(names, row, strict=True) if is_set] for row in marks.tolist()]
+    if len(names) != 1 or _is_text(frame, names[0]):
+        return None
+    return [_label_value(value) for value in frame.values(names[0])]
 
 
 def _is_text(frame: Frame, name: str) -> bool:

@@ -177,7 +177,7 @@ def fit(
         columns = frame.text_columns(text)
         how = {"hierarchy": hierarchy, "sep": sep, "lists": lists, "classes": classes}
         made = fit(frame.texts(columns), labels, model=made, **how, **options)
-        made.text_columns_ = columns
+        made.reading_ = {"text": list(columns)}
         return made
     options |= {"sample_weight": sample_weight, "groups": groups}
     if isinstance(data, Dataset) or hierarchy is not None or classes is not None:
@@ -204,7 +204,7 @@ def _fit_frame(
     else:
         made.fit(train, **options)
     made.form_ = replace(made.form_, derived=hierarchy is None)
-    made.text_columns_ = train.text_columns
+    made.reading_ = dict(train.reading)
     return made
 
 
