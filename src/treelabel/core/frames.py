@@ -38,7 +38,12 @@ def is_frame(values: Any) -> bool:
     >>> is_frame(pa.table({"text": ["a"]})), is_frame(["a"]), is_frame({"text": ["a"]})
     (True, False, False)
     """
-    return column_names(values) is not None and not isinstance(values, Mapping)
+    kind = type(values)
+    if isinstance(values, Mapping):
+        return False
+    # Columns hand out streams, too, but can be made lists of.
+    is_stream = hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "to_pylist") and not hasattr(kind, "to_list")
+    return is_stream or column_names(values) is not None
 
 
 @dataclass(frozen=True, eq=False)
