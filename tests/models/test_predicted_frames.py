@@ -142,4 +142,4 @@ def test_the_hierarchy_is_an_attribute_once_it_is_learned() -> None:
     given = make_model("linear", hierarchy=h)
     assert given.hierarchy is h
     # Another fit takes the setting, and not what was learned before.
-    assert model.fit(["a", "b"], ["x", "y"]).hierarchy.names == ("x", "y")
+    assert model.fit(["a", "b"], ["x", "y"]).hierarchy == Hierarchy.flat(["x", "y"])
