@@ -1,6 +1,6 @@
 """Dataset: texts with their labels in a hierarchy; and its description: sizes, levels, regime, the tail."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -19,6 +19,8 @@ from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.hierarchy.labelled_texts import REGIMES, LabelledTexts, Regime, document_regimes
 from treelabel.hierarchy.moves import Moves
 
+# How frames are read and made: `dataset_frames` puts its functions here, as it needs datasets itself.
+FRAMES: dict[Literal["read", "make"], Callable[..., Any]] = {}
 FREQUENCY_BINS = ((1, 9), (10, 99), (100, 999), (1000, None))
 # What `Dataset.choices` says of a hierarchy where there is no taxonomy.
 MADE_OF_LABELS = "made of the labels"
@@ -239,11 +241,9 @@ class Dataset(LabelledTexts):
         >>> Dataset.from_frame(table, text="body", labels="kind").hierarchy.paths()
         ['pet', 'pet > dog', 'pet > cat']
         """
-        from treelabel.data.columns import ColumnChoice
-        from treelabel.data.dataset_frames import dataset_of_frame
-
-        choice = ColumnChoice(text, labels, id, label_sep, group=group)
-        return dataset_of_frame(data, choice, sep, hierarchy, lists, on_error)
+        columns = {"text": text, "labels": labels, "id": id, "label_sep": label_sep, "group": group}
+        made: Dataset = FRAMES["read"](data, columns, sep, hierarchy, lists, on_error)
+        return made
 
     def to_frame(self, kind: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
         """Make a data frame: id, text, label, and the further columns.
@@ -264,9 +264,7 @@ class Dataset(LabelledTexts):
         >>> data.to_frame("pyarrow").to_pylist()
         [{'id': '0', 'text': 'woof', 'label': 'pet > dog'}]
         """
-        from treelabel.data.dataset_frames import frame_of_dataset
-
-        return frame_of_dataset(self, kind)
+        return FRAMES["make"](self, kind)
 
     def __repr__(self) -> str:
         return f"Dataset({len(self):,} documents, {self.hierarchy!r})"

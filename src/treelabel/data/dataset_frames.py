@@ -1,6 +1,6 @@
 """Datasets out of data frames of any library, and back: frames are read as files are, by the same columns and rules."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.frames import Frame, FrameKind, make_frame
 from treelabel.core.strings import TEXT_TYPES, is_missing
 from treelabel.data.columns import ColumnChoice, Columns, ListMeaning
-from treelabel.data.dataset import Dataset
+from treelabel.data.dataset import FRAMES, Dataset
 from treelabel.data.documents import DocumentReader, OnError, Problems
 from treelabel.data.io.format import Part, ReadOptions, TableSource, json_column
 from treelabel.data.read import Known, hierarchy_of_labels, read_documents
@@ -27,7 +27,7 @@ WHERE = Path("data frame")
 
 def dataset_of_frame(
     data: Any,
-    choice: ColumnChoice,
+    asked: Mapping[str, Any],
     sep: str | None = None,
     hierarchy: Hierarchy | None = None,
     lists: ListMeaning | None = None,
@@ -39,8 +39,8 @@ def dataset_of_frame(
     ----------
     data
         The frame.
-    choice
-        Which columns hold what.
+    asked
+        Which columns hold what: settings of ColumnChoice.
     sep, hierarchy, lists, on_error
         As for `Dataset.from_frame`.
 
@@ -48,7 +48,7 @@ def dataset_of_frame(
     -------
     Dataset
     """
-    frame = Frame.of(data)
+    frame, choice = Frame.of(data), ColumnChoice(**asked)
     table = _table(frame)
     columns = choice.among(frame.names, str(WHERE), table)
     values = _label_values(frame, columns)
@@ -162,3 +162,6 @@ def frame_of_dataset(data: Dataset, kind: FrameKind) -> Any:
 
 def _first(rows: Iterable[Sequence[str]]) -> list[str | None]:
     return [row[0] if row else None for row in rows]
+
+
+FRAMES |= {"read": dataset_of_frame, "make": frame_of_dataset}

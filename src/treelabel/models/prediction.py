@@ -1,4 +1,4 @@
-"""What a model answers once it has learned: scores, predictions of texts and data frames, and how many are right."""
+"""Answers of a model that has learned: scores, predictions of texts and data frames, and how many are right."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence

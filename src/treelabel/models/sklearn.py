@@ -35,7 +35,7 @@ class Classifier(StorableModel):
             """Return the probability of every node: see `base.Model`."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        """Give every model the attribute `hierarchy`, in place of the default that its settings declare."""
+        """Define on every model the attribute `hierarchy`, in place of the default that its settings declare."""
         super().__init_subclass__(**keywords)
         if not TYPE_CHECKING:
             cls.hierarchy = HierarchySetting()
