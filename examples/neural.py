@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 import treelabel as tl
+from treelabel.neural.model import Neural
 
 sample = tl.load_sample()
 train, test, _ = tl.split(sample, {"train": 0.1, "test": 0.05, "rest": 0.85}, seed=0).values()
@@ -18,6 +19,8 @@ for loss in ("bce", "conditional_softmax_la"):
 both = tl.make_model("stack", estimators=("linear", {"model": "neural", **small}), cv=2).fit(train)
 print("pooled:", both.predict(["a small dog that digs for rats"], paths=True)[0])
 
+# Only networks can be exported.
+assert isinstance(model, Neural)
 with tempfile.TemporaryDirectory() as folder:
     model.exported("int8").save(Path(folder, "model"))
     print("int8:  ", tl.load_model(Path(folder, "model")).predict(["a small dog that digs for rats"], paths=True)[0])

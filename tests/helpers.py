@@ -11,9 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import treelabel
 from treelabel import Dataset, read
 from treelabel.encoders import files
 from treelabel.encoders.registry import ENCODERS, EncoderRow
+
+# Typed as Any: tests look at what each model has learned, which is declared by its class alone.
+make_model: Any = treelabel.make_model
+load_model: Any = treelabel.load_model
+update_model: Any = treelabel.update_model
 
 
 class Ended(NamedTuple):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from treelabel.evaluation.evaluator import Evaluator, evaluate
     from treelabel.evaluation.predictions import write_predictions
     from treelabel.evaluation.result import Result
+    from treelabel.evaluation.scorer import scorer
     from treelabel.evaluation.tuning import back_off_table, tune
     from treelabel.hierarchy.hierarchy import Hierarchy
     from treelabel.hierarchy.moves import Moves
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from treelabel.models.registry import MODELS, make_model
     from treelabel.neural.losses.registry import LOSSES
     from treelabel.operations.audit import audit
+    from treelabel.operations.fit import PRESETS, fit
     from treelabel.operations.update import update_model
     from treelabel.report.writing import write_report
     from treelabel.rules.decisions import Decisions, TunedRule, decide
@@ -59,6 +61,7 @@ _PLACES = {
     "METRICS": "metrics",
     "MODELS": "models",
     "Moves": "hierarchy.moves",
+    "PRESETS": "operations.fit",
     "RULES": "rules",
     "Result": "evaluation",
     "Scores": "scores",
@@ -72,6 +75,7 @@ _PLACES = {
     "decide": "rules",
     "deduplicate": "data",
     "evaluate": "evaluation",
+    "fit": "operations.fit",
     "load_model": "models",
     "load_sample": "data",
     "make_model": "models",
@@ -83,6 +87,7 @@ _PLACES = {
     "read_taxonomy": "data",
     "read_together": "data",
     "save_model": "models",
+    "scorer": "evaluation.scorer",
     "split": "data",
     "tune": "evaluation.tuning",
     "unfold": "data",
@@ -99,6 +104,7 @@ __all__ = [
     "LOSSES",
     "METRICS",
     "MODELS",
+    "PRESETS",
     "RULES",
     "Dataset",
     "Decisions",
@@ -118,6 +124,7 @@ __all__ = [
     "decide",
     "deduplicate",
     "evaluate",
+    "fit",
     "load_model",
     "load_sample",
     "make_model",
@@ -129,6 +136,7 @@ __all__ = [
     "read_taxonomy",
     "read_together",
     "save_model",
+    "scorer",
     "split",
     "tune",
     "unfold",
@@ -141,10 +149,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"treelabel has no {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(f"treelabel.{_PLACES[name]}"), name)
+if not TYPE_CHECKING:
+    # Hidden from type checkers, for which every name would exist otherwise.
+    def __getattr__(name: str) -> Any:
+        if name not in _PLACES:
+            raise AttributeError(f"treelabel has no {name!r}; it has {', '.join(__all__)}")
+        return getattr(import_module(f"treelabel.{_PLACES[name]}"), name)
 
 
 def __dir__() -> list[str]:

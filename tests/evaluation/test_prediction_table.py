@@ -12,10 +12,10 @@ from tests.strategies import examples
 from treelabel import Hierarchy, Scores, decide
 from treelabel.core.errors import printable
 from treelabel.core.json_lines import json_values, number_texts
-from treelabel.evaluation.predictions import (
+from treelabel.evaluation.predictions import prediction_bytes
+from treelabel.rules.decision_columns import (
     column_names,
     label_separator,
-    prediction_bytes,
     prediction_columns,
     runner_up_labels,
     seven_digits,

@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.svm import LinearSVC
 
 import treelabel
+from tests.helpers import make_model
 from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
 from treelabel.hierarchy import Hierarchy
@@ -298,7 +299,7 @@ def test_extreme_learns_many_labels_from_few_documents() -> None:
     texts, names = planted(3000, 300)
     test_texts, test_names = planted(500, 300, seed=1)
     h = Hierarchy.flat([f"label {label}" for label in range(300)])
-    model = treelabel.make_model("extreme", leaf_size=20).fit(texts, names, hierarchy=h)
+    model = make_model("extreme", leaf_size=20).fit(texts, names, hierarchy=h)
     assert [tree.depth for tree, _ in model.forest_.trees] == [2, 2, 2]
     assert np.mean([found == true for found, true in zip(model.predict(test_texts), test_names, strict=True)]) > 0.95
     scores = model.score(test_texts)
@@ -397,7 +398,7 @@ def test_linear_hands_over_and_says_so(tmp_path: Path, monkeypatch: pytest.Monke
     assert np.mean([a == b for a, b in zip(model.predict(texts), names, strict=True)]) > 0.9
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        insisted = treelabel.make_model("linear", head="nodes").fit(texts, names, hierarchy=h)
+        insisted = make_model("linear", head="nodes").fit(texts, names, hierarchy=h)
     assert insisted.extreme_ is None
 
 

@@ -13,8 +13,8 @@ import pytest
 from scipy import sparse
 
 from tests import fuzz
-from tests.helpers import WordVectors, registered
-from treelabel import Scores, TreelabelError, decide, load_model
+from tests.helpers import WordVectors, load_model, registered
+from treelabel import Scores, TreelabelError, decide
 from treelabel.models.check import DAG, TREE
 from treelabel.rules import TunedRule
 

@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 from scipy.special import expit, softmax
 from sklearn.svm import LinearSVC
 
-from tests.helpers import registered
-from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, load_sample, make_model, split
+from tests.helpers import load_model, make_model, registered
+from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_sample, split
 from treelabel.calibration import path_softmax
 from treelabel.calibration.contract import OutputSpace
 from treelabel.calibration.path_kernels import powers
@@ -365,7 +365,7 @@ def test_without_tfidf_and_encoder_the_best_encoder_that_is_installed_is_taken(
     letters: Letters, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(linear, "default_encoder", Letters)
-    model = fit_case(lambda: make_model(tfidf=False), CASES["leaf"])
+    model: Any = fit_case(lambda: make_model(tfidf=False), CASES["leaf"])
     assert model.featurizer_.encoder.name == "letters"
     model.save(tmp_path / "model")
     with registered("letters", Letters):

@@ -56,7 +56,9 @@ def test_path_labels_make_the_hierarchy_and_are_answered_as_paths() -> None:
     found = model.predict(["cat", "soup"])
     assert isinstance(found, np.ndarray)
     assert found.tolist() == ["animal > cat", "food > soup"]
-    assert model.hierarchy is None
+    assert model.hierarchy is model.hierarchy_
+    assert model.get_params()["hierarchy"] is None
+    assert clone(model).hierarchy is None
 
 
 @pytest.mark.parametrize("scoring", ["accuracy", None])
@@ -298,7 +300,7 @@ def test_lists_of_several_labels_are_taken(labels: list[Any]) -> None:
         ([{"label": "x"}, {"label": "y"}], "row 0: expected a label, a list of labels, or a tuple"),
         ("xy", "expected a list of labels, found one label"),
         ({"x", "y"}, "a set, which has no order"),
-        (pd.DataFrame({"a": [0, 1], "b": [1, 0]}), "expected the names of the levels of a path, found 0"),
+        (pd.DataFrame({"a": [0, 2], "b": [1, 0]}), "expected the names of the levels of a path, found 0"),
     ],
 )
 def test_labels_that_would_be_read_as_others_are_refused(labels: Any, message: str) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from tests.helpers import WordVectors, registered
-from treelabel import Hierarchy, TreelabelError, load_model, make_model
+from tests.helpers import WordVectors, load_model, make_model, registered
+from treelabel import Hierarchy, TreelabelError
 from treelabel.core.matrices import normalize_rows
 from treelabel.models import neighbours
 from treelabel.models.check import CASES, TREE, check_model

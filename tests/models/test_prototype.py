@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers import WordVectors, registered
-from treelabel import Hierarchy, TreelabelError, make_model
+from tests.helpers import WordVectors, make_model, registered
+from treelabel import Hierarchy, TreelabelError
 from treelabel.calibration.contract import OutputSpace
 from treelabel.calibration.path_softmax import PathSoftmax
 from treelabel.core.matrices import normalize_rows

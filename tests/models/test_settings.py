@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from treelabel import MODELS, TreelabelError, make_model
+from tests.helpers import make_model
+from treelabel import MODELS, TreelabelError
 from treelabel.cli import main
 from treelabel.models.base import Model
 from treelabel.models.check import TREE

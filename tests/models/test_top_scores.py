@@ -11,7 +11,7 @@ import pytest
 from tests.helpers import WordVectors, registered
 from treelabel import MODELS, Dataset, Hierarchy, TreelabelError, load_sample, make_model
 from treelabel.calibration import contract as calibration
-from treelabel.models import base
+from treelabel.models import prediction
 from treelabel.models.check import CASES
 from treelabel.models.linear.heads import HEADS
 
@@ -45,7 +45,7 @@ def assert_largest(model: Any, texts: Any, top: int) -> None:
 def test_the_largest_scores_of_every_model_are_those_of_all(
     name: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "BLOCK_SCORES", 20)
+    monkeypatch.setattr(prediction, "BLOCK_SCORES", 20)
     monkeypatch.setattr(calibration, "THREAD_SCORES", 20)
     model = make_model(name, **NEEDED.get(name, {})).fit(SETS[kind])
     assert_largest(model, SETS[kind], 2)
@@ -56,7 +56,7 @@ def test_the_largest_scores_of_every_model_are_those_of_all(
 def test_the_largest_scores_of_networks_are_those_of_all_but_for_rounding(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "BLOCK_SCORES", 20)
+    monkeypatch.setattr(prediction, "BLOCK_SCORES", 20)
     data = SETS["leaf"]
     model = make_model(name, **NEEDED.get(name, {"encoder": "words", "epochs": 2})).fit(data)
     # How torch multiplies matrices depends on their sizes.

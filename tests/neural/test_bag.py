@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers import put
+from tests.helpers import load_model, make_model, put
 from tests.neural.losses.test_losses import judge, truth_for
 from tests.reference import matrix_of
 from tests.strategies import Drawn, dags, examples, trees
-from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_model, load_sample, make_model, split
+from treelabel import Dataset, Hierarchy, TreelabelError, evaluate, load_sample, split
 from treelabel.models.check import CASES, TREE, check_model
 from treelabel.neural.bag import learner as bag_learner
 from treelabel.neural.bag.compiled_loss import COMPILED, CompiledLoss, Targets, group_step, mark_true

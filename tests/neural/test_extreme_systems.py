@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 from torch.nn import functional
 
-from tests.helpers import WordVectors, registered
+from tests.helpers import WordVectors, load_model, make_model, registered
 from tests.strategies import examples
-from treelabel import Dataset, Hierarchy, TreelabelError, load_model, make_model
+from treelabel import Dataset, Hierarchy, TreelabelError
 from treelabel.core.array_schema import Schema
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings

@@ -20,8 +20,8 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from tests.helpers import Run, WordVectors, registered, tiny_bert
-from treelabel import Dataset, TreelabelError, load_model, make_model
+from tests.helpers import Run, WordVectors, load_model, make_model, registered, tiny_bert
+from treelabel import Dataset, TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.files import Files

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers import WordVectors, registered
-from treelabel import Dataset, Hierarchy, Moves, TreelabelError, load_model, make_model, update_model
+from tests.helpers import WordVectors, load_model, make_model, registered, update_model
+from treelabel import Dataset, Hierarchy, Moves, TreelabelError
 from treelabel.models.check import CASES, TREE
 from treelabel.models.model_inputs import training_of
 from treelabel.operations.prediction_changes import prediction_changes

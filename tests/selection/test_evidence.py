@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from treelabel import Dataset, Hierarchy, TreelabelError, load_model, load_sample, make_model
+from tests.helpers import load_model, make_model
+from treelabel import Dataset, Hierarchy, TreelabelError, load_sample
 from treelabel.cli.app import app
 from treelabel.hierarchy.label_ids import encode
 from treelabel.models.model_inputs import training_of

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers import WordVectors, registered
-from treelabel import Dataset, Hierarchy, Scores, TreelabelError, load_model, make_model
+from tests.helpers import WordVectors, load_model, make_model, registered
+from treelabel import Dataset, Hierarchy, Scores, TreelabelError
 from treelabel.calibration.pools import CandidatePool
 from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.strings import Strings
@@ -67,7 +67,7 @@ def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def stack(*models: Any, **settings: Any) -> Model:
+def stack(*models: Any, **settings: Any) -> Any:
     return make_model("stack", estimators=models, **settings)
 
 

@@ -305,7 +305,7 @@ class SpooledWriter:
 
 def prediction_table(decided: "Decided", form: Form) -> pa.Table:
     """Put predictions beside ids, or beside the input's own columns."""
-    from treelabel.evaluation.predictions import column_names, label_separator, prediction_columns
+    from treelabel.rules.decision_columns import column_names, label_separator, prediction_columns
 
     ids, extra = decided.carried
     h = decided.scores.hierarchy
@@ -319,8 +319,8 @@ def prediction_table(decided: "Decided", form: Form) -> pa.Table:
 
 def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any]) -> Written:
     """Predict the labels of a file of texts."""
-    from treelabel.evaluation.predictions import label_separator
     from treelabel.models.streaming import decided_batches
+    from treelabel.rules.decision_columns import label_separator
     from treelabel.rules.decisions import decides_on_all
 
     asked = job.model.default_rule if rule is None else rule

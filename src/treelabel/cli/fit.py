@@ -35,7 +35,12 @@ def fit(
     train: o.TrainArgument,
     read: o.ReadArguments,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
-    model: o.ModelOption = "linear",
+    model: Annotated[
+        str | None, typer.Option(help="Model; treelabel models lists them.", show_default="linear")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="In place of a model: fast, balanced (the default) or best (with an encoder).")
+    ] = None,
     encoder: Annotated[
         str | None, typer.Option(help="Encoder of texts, for models that take one; treelabel encoders lists them.")
     ] = None,
@@ -66,6 +71,7 @@ def fit(
     \b
     Examples:
       treelabel fit train.csv -o model
+      treelabel fit train.csv -o model --preset best
       treelabel fit train.csv -o model --group customer --report report.html
       treelabel fit train.jsonl -o model --taxonomy tax.tsv --set C=1 --set min_df=2
       treelabel fit train.jsonl -o model --valid valid.jsonl --model bag --loss win_log
@@ -74,14 +80,14 @@ def fit(
       treelabel fit train.jsonl -o model --model neural --encoder scratch --set checkpoint_dir=unfinished
     """
     from treelabel.models.persistence.store import require_replaceable
-    from treelabel.models.registry import make_model
+    from treelabel.operations.fit import choose_model
 
     settings = parse_settings(set)
     named = {name: value for name, value in (("encoder", encoder), ("loss", loss)) if value is not None}
     twice = [name for name in named if name in settings]
     if twice:
         raise TreelabelError(f"{twice[0]} was given twice: as --{twice[0]} and as --set {twice[0]}=")
-    made = make_model(model, **{"seed": seed, **named, **settings})
+    made = choose_model(model, preset, {"seed": seed, **named, **settings})
     # Hours of learning are not lost to a name that is taken.
     require_replaceable(output, force)
     if report is not None:
@@ -91,7 +97,7 @@ def fit(
         o.check_output(report, force, train, valid)
     # Of the processes that torchrun or accelerate started, one writes.
     is_first = os.environ.get("RANK", "0") == "0"
-    with warm_up(model):
+    with warm_up(made.name):
         data, checked = read.read_with(train, valid)
         if is_first:
             print_serious(train, data, checked)

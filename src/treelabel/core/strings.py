@@ -13,6 +13,40 @@ from treelabel.core.errors import TreelabelError, quote
 
 # What frames and tables of all libraries have, and no column of them has: pandas, polars, Arrow, datasets, Spark, ...
 FRAME_ATTRIBUTES = ("columns", "column_names", "__dataframe__")
+# What columns of texts are called, the likeliest first.
+TEXT_NAMES = (
+    "text",
+    "token",
+    "doc_token",
+    "content",
+    "sentence",
+    "document",
+    "body",
+    "abstract",
+    "description",
+    "title",
+)
+
+
+def guess_column(columns: Sequence[str], names: Sequence[str] = TEXT_NAMES) -> str | None:
+    """Find the column with the first of some usual names, in any case.
+
+    Parameters
+    ----------
+    columns
+        The columns that there are.
+    names
+        In lower case; by default those of texts.
+
+    Returns
+    -------
+    str or None
+
+    >>> guess_column(["id", "Body"]), guess_column(["id"])
+    ('Body', None)
+    """
+    by_lower = {column.lower(): column for column in reversed(columns)}
+    return next((by_lower[name] for name in names if name in by_lower), None)
 
 
 def column_names(values: Any) -> list[str] | None:
@@ -26,6 +60,9 @@ def column_names(values: Any) -> list[str] | None:
     # Asked of the class: a value may have a column of that name as an attribute.
     if not any(hasattr(type(values), name) for name in FRAME_ATTRIBUTES):
         return None
+    if hasattr(type(values), "collect_schema"):
+        # A lazy frame warns that its columns have to be worked out.
+        return [str(name) for name in values.collect_schema().names()]
     names = values.column_names if hasattr(type(values), "column_names") else values.columns
     return [str(name) for name in names]
 
@@ -61,7 +98,10 @@ def require_column(values: Any, what: str) -> None:
         raise TreelabelError(f"expected a list of {what}, found one {one}; put it into a list: [{one}]")
     names = column_names(values)
     if names is not None:
-        example = f"; pass one column of it, such as data[{names[0]!r}]" if names else ""
+        column = guess_column(names) or next(iter(names), None)
+        example = "" if column is None else f"; pass one column of it, such as data[{column!r}]"
+        if what == "texts" and not isinstance(values, Mapping):
+            example += ", or the frame itself to treelabel.fit or predict_frame"
         raise TreelabelError(f"expected a list of {what}, found {describe_value(values)}{example}")
     if isinstance(values, Set):
         raise TreelabelError(f"expected a list of {what}, found a set, which has no order; pass a list")
@@ -87,10 +127,29 @@ def as_list(values: Any, what: str) -> list[Any]:
         if hasattr(type(values), name):
             listed: list[Any] = getattr(values, name)()
             return listed
+    if hasattr(type(values), "__array__") and not isinstance(values, Iterable):
+        values = np.asarray(values)
     try:
-        return list(values)
+        return _with_class_names(list(values), getattr(values, "features", None))
     except TypeError:
         raise TreelabelError(f"expected a list of {what}, found {describe_value(values)}") from None
+
+
+def _with_class_names(values: list[Any], feature: Any) -> list[Any]:
+    """Return the names of classes in place of their numbers, in a column of Hugging Face's datasets (ClassLabel)."""
+    names = class_names(feature)
+    if names is None:
+        return values
+    return [
+        [names[code] for code in value] if isinstance(value, list) else None if value in (None, -1) else names[value]
+        for value in values
+    ]
+
+
+def class_names(feature: Any) -> list[str] | None:
+    """Return the names of the classes of a feature of Hugging Face's datasets, or of the items of its lists, if any."""
+    names = getattr(getattr(feature, "feature", feature), "names", None)
+    return None if names is None else list(names)
 
 
 def is_missing(value: Any) -> bool:

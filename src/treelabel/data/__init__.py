@@ -3,6 +3,7 @@
 from treelabel.core.strings import Strings
 from treelabel.data.data_file import read_batches
 from treelabel.data.dataset import Dataset, DatasetDescription, describe
+from treelabel.data.dataset_frames import dataset_of_frame, frame_of_dataset
 from treelabel.data.documents import SkippedRowsWarning
 from treelabel.data.io.registry import FORMATS
 from treelabel.data.joint_reading import read_together
@@ -32,8 +33,10 @@ __all__ = [
     "Strings",
     "concat",
     "cut",
+    "dataset_of_frame",
     "deduplicate",
     "describe",
+    "frame_of_dataset",
     "load_sample",
     "losses",
     "per_class",

@@ -21,24 +21,13 @@ import pyarrow as pa
 
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.registry import did_you_mean
+from treelabel.core.strings import TEXT_NAMES, guess_column
 from treelabel.data.column_content import ColumnContent, find_ids, find_labels, find_text, look_at_columns
 from treelabel.hierarchy.label_ids import Label
 
 LOG = logging.getLogger(__name__)
 # Nothing else is called so; what has one of the other names may be a label.
 CLEAR_TEXT_NAMES = ("text", "token", "doc_token", "sentence", "body")
-TEXT_NAMES = (
-    "text",
-    "token",
-    "doc_token",
-    "content",
-    "sentence",
-    "document",
-    "body",
-    "abstract",
-    "description",
-    "title",
-)
 LABEL_NAMES = (
     "labels",
     "label",
@@ -202,7 +191,7 @@ class ColumnChoice:
         if len(columns) == 1:
             return tuple(columns)
         listed = ", ".join(each.describe() for each in contents[:20]) or _list(columns)
-        raise TreelabelError(f"{where}: no column looks like the text; columns are {listed}; say which (--text)")
+        raise TreelabelError(f"{where}: no column looks like the text; columns are {listed}; say which: text= (--text)")
 
     def _labels(self, columns: Sequence[str], where: str, contents: Sequence[ColumnContent]) -> tuple[str, ...]:
         labels = _requested(self.labels, columns, where, "labels") if self.need_labels else None
@@ -249,8 +238,8 @@ def _requested(
 
 
 def _guess(names: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
-    by_lower = {column.lower(): column for column in reversed(columns)}
-    return next(((by_lower[name],) for name in names if name in by_lower), ())
+    guessed = guess_column(columns, names)
+    return () if guessed is None else (guessed,)
 
 
 def _guess_labels(columns: Sequence[str]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Dataset: texts with their labels in a hierarchy; and its description: sizes, levels, regime, the tail."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -19,6 +19,8 @@ from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.hierarchy.labelled_texts import REGIMES, LabelledTexts, Regime, document_regimes
 from treelabel.hierarchy.moves import Moves
 
+# How frames are read and made: `dataset_frames` puts its functions here, as it needs datasets itself.
+FRAMES: dict[Literal["read", "make"], Callable[..., Any]] = {}
 FREQUENCY_BINS = ((1, 9), (10, 99), (100, 999), (1000, None))
 # What `Dataset.choices` says of a hierarchy where there is no taxonomy.
 MADE_OF_LABELS = "made of the labels"
@@ -190,6 +192,79 @@ class Dataset(LabelledTexts):
         names = Strings.of(ids) if ids is not None else Strings.of([str(row) for row in range(len(column))])
         extra = {} if groups is None else {"group": pa.chunked_array([list(groups)], pa.string())}
         return cls(names, column, encode(hierarchy, labels, sep), hierarchy, extra, group="group" if extra else None)
+
+    @classmethod
+    def from_frame(
+        cls,
+        data: Any,
+        text: str | Sequence[str] | None = None,
+        labels: str | Sequence[str] | None = None,
+        id: str | None = None,  # noqa: A002  the column's name
+        sep: str | None = None,
+        hierarchy: Hierarchy | None = None,
+        label_sep: str | None = None,
+        lists: Literal["labels", "path"] | None = None,
+        group: str | None = None,
+        on_error: Literal["stop", "skip"] = "stop",
+    ) -> "Dataset":
+        """Make a dataset of a data frame of pandas, polars, pyarrow, DuckDB or Hugging Face's datasets.
+
+        Rows are read as `read` reads those of a file; messages count them from 0.
+
+        Parameters
+        ----------
+        data
+            The frame, or whatever hands out an Arrow stream; it is not changed.
+        text, labels, id : str or sequence of str, optional
+            Names of columns; by default they are guessed. Several label columns are the levels of one path or, where
+            they hold nothing but 0 and 1 (`pandas.get_dummies`), the labels themselves by name. A column of labels may
+            have texts, categories (also ClassLabel), tuples (paths), lists or sets of labels.
+        sep : str, optional
+            The separator of paths; by default guessed.
+        hierarchy : Hierarchy, optional
+            By default made of the labels.
+        label_sep : str, optional
+            The separator of several labels inside a cell.
+        lists : "labels" or "path", optional
+            What a list is: several labels, or the steps of one path. By default several labels, but lists that look
+            like paths are refused.
+        group : str, optional
+            The column that tells which documents belong together.
+        on_error : "stop" or "skip"
+            Whether a row that cannot be used is an error, or is left out and counted in a warning.
+
+        Returns
+        -------
+        Dataset
+
+        >>> table = pa.table({"body": ["woof", "meow"], "kind": ["pet > dog", "pet > cat"]})
+        >>> Dataset.from_frame(table, text="body", labels="kind").hierarchy.paths()
+        ['pet', 'pet > dog', 'pet > cat']
+        """
+        columns = {"text": text, "labels": labels, "id": id, "label_sep": label_sep, "group": group}
+        made: Dataset = FRAMES["read"](data, columns, sep, hierarchy, lists, on_error)
+        return made
+
+    def to_frame(self, kind: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
+        """Make a data frame: id, text, label, and the further columns.
+
+        Labels are full paths where the hierarchy has several levels. Where a document has several, the column is
+        `labels`, with a list in each row.
+
+        Parameters
+        ----------
+        kind
+            The library, which must be installed.
+
+        Returns
+        -------
+        data frame
+
+        >>> data = Dataset.of(["woof"], [["dog"]], Hierarchy.from_paths(["pet > dog"]))
+        >>> data.to_frame("pyarrow").to_pylist()
+        [{'id': '0', 'text': 'woof', 'label': 'pet > dog'}]
+        """
+        return FRAMES["make"](self, kind)
 
     def __repr__(self) -> str:
         return f"Dataset({len(self):,} documents, {self.hierarchy!r})"

@@ -3,6 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -212,6 +213,8 @@ class DocumentReader:
     progress: bool | None = None
     columns: Columns | None = None
     source: TableSource | None = None
+    # Rows that are in memory already, in place of those of the file.
+    opened: TableSource | None = None
     count: int = 0
     keys: dict[Label, int] = field(default_factory=dict)
     key_lines: list[int] = field(default_factory=list)
@@ -219,7 +222,8 @@ class DocumentReader:
     def batches(self) -> Iterator[DocumentBatch]:
         """Read the file once; a batch is never empty."""
         options = replace(self.options, select=self._select)
-        with open_tables(self.path, options, self.format, self.title, self.progress) as self.source:
+        tables = open_tables(self.path, options, self.format, self.title, self.progress)
+        with tables if self.opened is None else nullcontext(self.opened) as self.source:
             for part in self.source.parts:
                 if self.columns is None and len(part):
                     # JSON objects need not all have the same fields, so a whole batch is in view.

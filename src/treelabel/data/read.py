@@ -1,7 +1,7 @@
 """Read a data file into a Dataset: in batches, naming file and line of whatever is wrong."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -124,23 +124,49 @@ def read(
     options = ReadOptions(encoding, delimiter, header, quotes, None, limits, sheet)
     choice = ColumnChoice(text, labels, id, label_sep, lists, need_text, need_labels, group, usual=usual or {})
     reader = DocumentReader(file, choice, options, format, problems, progress=progress)
-    batches = list(reader.batches())
+
+    def find_hierarchy() -> Known:
+        if known is not None:
+            return known
+        within = None if reader.source is None else reader.source.hierarchy
+        return _find_hierarchy(file, root, within, reader.keys, sep, options)
+
+    return read_documents(reader, find_hierarchy, sep)
+
+
+def read_documents(reader: DocumentReader, find_hierarchy: "Callable[[], Known]", sep: str | None) -> Dataset:
+    """Read all documents of a reader.
+
+    Parameters
+    ----------
+    reader
+        A reader that has read nothing yet.
+    find_hierarchy
+        Finds the hierarchy, once all labels are known.
+    sep
+        The separator of paths.
+
+    Returns
+    -------
+    Dataset
+    """
+    problems, batches = reader.problems, list(reader.batches())
     if reader.columns is None or reader.source is None or not batches:
         raise problems.nothing_left()
-    if known is None:
-        known = _find_hierarchy(file, root, reader.source.hierarchy, reader.keys, sep, options)
+    known = find_hierarchy()
     hierarchy = known.hierarchy
     nodes = find_nodes(hierarchy, reader.keys, reader.key_lines, known.sep or sep, problems, known.sibling)
     if len(hierarchy) == 0:
-        raise TreelabelError(f"{file}: no label in the file can be used; give a taxonomy, or mend the labels")
+        raise TreelabelError(f"{reader.path}: no label in the file can be used; give a taxonomy, or mend the labels")
     data, left_out = DocumentBatch.concat(batches).dataset(hierarchy, nodes)
     problems.skipped += left_out
     problems.conclude(len(data))
     choices = reader.columns.summary() | dict(reader.source.choices) | known.choices
-    how = {"encoding": encoding, "delimiter": delimiter, "header": header, "quotes": quotes, "sheet": sheet}
-    how |= {"sep": known.sep or sep, "label_sep": label_sep, "lists": lists, "format": format}
+    choice, options = reader.choice, reader.options
+    how = {name: getattr(options, name) for name in ("encoding", "delimiter", "header", "quotes", "sheet")}
+    how |= {"sep": known.sep or sep, "label_sep": choice.label_sep, "lists": choice.lists, "format": reader.format}
     reading = {name: value for name, value in (reader.columns.reading() | how).items() if value != _USUAL.get(name)}
-    return replace(data, choices=choices, group=group, reading=reading)
+    return replace(data, choices=choices, group=choice.group, reading=reading)
 
 
 class Known(NamedTuple):
@@ -253,7 +279,7 @@ def _find_hierarchy(
     return hierarchy_of_labels(labels, sep, file)
 
 
-def hierarchy_of_labels(labels: Collection[Label], sep: str | None, file: Path) -> Known:
+def hierarchy_of_labels(labels: Collection[Label], sep: str | None, file: Path | str) -> Known:
     """Make a hierarchy of the labels themselves.
 
     Parameters

@@ -80,7 +80,7 @@ def write(
         The files written.
     """
     target = Path(path)
-    data = _with_free_names(data, label_column)
+    data = with_free_names(data, label_column)
     entry = format_of(target, format)
     separator = _path_separator(data, entry, labels, sep)
 
@@ -177,7 +177,7 @@ def _is_told_by(labels: list[list[str]], data: Dataset, target: Path) -> bool:
     return bool(keys) and hierarchy_of_labels(keys, None, target).hierarchy == data.hierarchy
 
 
-def _with_free_names(data: Dataset, label_column: str) -> Dataset:
+def with_free_names(data: Dataset, label_column: str) -> Dataset:
     """Rename further columns that would stand in the file under the name of one of ours."""
     reserved = ("id", "text", label_column, MARKER)
     taken = {*reserved, *data.extra}

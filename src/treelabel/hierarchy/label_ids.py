@@ -26,6 +26,10 @@ Label = str | tuple[str, ...]
 
 LONG_LABEL = 200
 
+# Shares of names that may stand at several levels, and below several names ("other"), in lists that are levels.
+MOVED_NAMES = 0.05
+SPREAD_NAMES = 0.2
+
 
 class UnknownLabelError(TreelabelError):
     """A label that is not in the hierarchy, or not clearly so."""
@@ -208,6 +212,47 @@ def _path_of(row: Sequence[Any], index: int) -> tuple[str, ...]:
             "an indicator matrix is an array of numbers, such as data.to_numpy()"
         )
     return tuple(names)
+
+
+def find_level_list(rows: Iterable[Any]) -> list[str] | None:
+    """Find a list among the labels of documents that looks like the levels of a path, as all lists then do.
+
+    In lists of levels nearly every name keeps to one position and to one name before it; and a first name has several
+    names behind it, or all lists are of one length. Sets are always sets of labels, tuples always paths, and names with
+    " > " in them paths themselves.
+
+    Parameters
+    ----------
+    rows
+        The labels of each document.
+
+    Returns
+    -------
+    list of str or None
+        One of the lists; None where lists are several labels.
+
+    >>> find_level_list([["A", "B"], ["A", "C"], ["D", "other"]]), find_level_list([["A", "B"], ["B", "C"]])
+    (['A', 'B'], None)
+    """
+    lists = [row for row in rows if row is not None and not (isinstance(row, list) and not row)]
+    if not all(isinstance(row, list | np.ndarray) for row in lists):
+        return None
+    if not all(isinstance(name, str) and SEPARATOR not in name for row in lists for name in row):
+        return None
+    sizes = {len(row) for row in lists}
+    positions: dict[str, set[int]] = {}
+    above: dict[str, set[str]] = {}
+    for row in lists:
+        for index, name in enumerate(row):
+            positions.setdefault(name, set()).add(index)
+            if index:
+                above.setdefault(name, set()).add(row[index - 1])
+    moved = sum(len(each) > 1 for each in positions.values())
+    spread = sum(len(each) > 1 for each in above.values())
+    if not above or moved > MOVED_NAMES * len(positions) or spread > SPREAD_NAMES * len(above):
+        return None
+    branches = len(set().union(*above.values())) < len(above)
+    return [str(name) for name in max(lists, key=len)] if branches or len(sizes) == 1 else None
 
 
 def is_path(row: Any) -> bool:

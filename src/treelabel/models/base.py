@@ -1,43 +1,37 @@
-"""The contract of models: fit, score, predict, explain, save. What a model is to scikit-learn is in `sklearn`."""
+"""The contract of models: fit, explain, save. What they answer is in `prediction`, and to scikit-learn in `sklearn`."""
 
 import logging
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, overload
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
-from treelabel.core.bounded_memory import BLOCK_SCORES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
-from treelabel.core.strings import Strings
-from treelabel.core.types import DoubleArray
 from treelabel.core.validation import Between, validate
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.label_ids import decode
 from treelabel.hierarchy.labelled_texts import stop_nodes
 from treelabel.hierarchy.moves import Moves
 from treelabel.models.label_forms import LabelForm
-from treelabel.models.model_inputs import texts_of, training_of, true_labels
+from treelabel.models.model_inputs import (
+    reading_of,
+    training_of,
+)
 from treelabel.models.persistence.store import save_model
-from treelabel.models.profile import Profile, unknown_words
-from treelabel.models.settings import not_fitted
-from treelabel.models.sklearn import Classifier
-from treelabel.models.streaming import blank_texts, decide_texts, decided_batches
-from treelabel.rules.decisions import Decisions, TunedRule
-from treelabel.scores.score_matrix import Scores
+from treelabel.models.prediction import Predictor
+from treelabel.models.profile import Profile
 from treelabel.selection.evidence import HeldOut, SettingTrial, Stage, decide_by_evidence, irregular_documents
 
 # A model's file needs Training beside Model.
 from treelabel.selection.training import Training as Training
-from treelabel.text.tfidf import Tfidf
 
 LOG = logging.getLogger(__name__)
 
 
-class Model(Classifier):
+class Model(Predictor):
     """A model of texts in a hierarchy of labels. Settings are what the maker takes; what is learned ends in "_".
 
     A model file says how to learn (`_fit`), how to score (`_score`), and what to save (`_state`, `_schema`, `_restore`:
@@ -51,17 +45,12 @@ class Model(Classifier):
     takes_states: ClassVar[bool] = False
     # Whether documents may have weights.
     takes_sample_weight: ClassVar[bool] = False
-    # Whether documents may be features, as XMC files have them, instead of texts.
-    takes_features: ClassVar[bool] = False
+    # The setting, and once a model has learned the hierarchy of what it has learned: see `HierarchySetting`.
     hierarchy: Hierarchy | None
     # Why learning ended before its end: "deadline" or "interrupt".
     stopped_: str | None
     # A sentence on training documents that are not of the usual regime; empty if there are none.
     irregular_documents_: str
-
-    if TYPE_CHECKING:
-        # What is learned is known to each model alone.
-        def __getattr__(self, name: str) -> Any: ...
 
     def fit(
         self,
@@ -74,6 +63,7 @@ class Model(Classifier):
         max_seconds: float | None = None,
         sample_weight: Any = None,
         groups: Any = None,
+        classes: Any = None,
     ) -> Self:
         """Fit to a Dataset, or to texts with labels; without a hierarchy, it is made of the labels ("A > B" is a path).
 
@@ -90,7 +80,8 @@ class Model(Classifier):
         labels
             One label or one list of labels per text, by name or by path, where `data` is a list; a tuple of names is a
             path. Columns of a data frame, or of a two-dimensional array of names, are the levels of paths. Or an
-            indicator matrix (documents x nodes, dense or sparse), which needs a hierarchy.
+            indicator matrix, dense or sparse, of all nodes of a hierarchy or of `classes`; or a data frame of
+            indicators, such as `pandas.get_dummies` makes.
         hierarchy
             The hierarchy, where neither `data` nor the model's settings have one.
         valid
@@ -103,6 +94,9 @@ class Model(Classifier):
             How much the loss of each document counts, for models that take it.
         groups : array of shape (documents,)
             A value per document; by default those of the Dataset.
+        classes : sequence of str
+            The label of each column of an indicator matrix, such as `MultiLabelBinarizer.classes_`. Without a
+            hierarchy, it is made of these.
 
         Returns
         -------
@@ -115,17 +109,17 @@ class Model(Classifier):
         if max_seconds is not None:
             validate(max_seconds, Annotated[float, Between(0, np.inf)], "max_seconds")
         stop = StopSignal(np.inf if max_seconds is None else time.monotonic() + max_seconds)
-        known = hierarchy if hierarchy is not None else self.hierarchy
+        known = hierarchy if hierarchy is not None else self.get_params(deep=False)["hierarchy"]
         if known is None and valid is not None:
             known = getattr(data, "hierarchy", None) or getattr(valid, "hierarchy", None)
         validation = None if valid is None else training_of(valid, None, known)
-        train = training_of(data, labels, known, validation, progress, stop)
+        train = training_of(data, labels, known, validation, progress, stop, classes)
         groups = groups if groups is not None else getattr(data, "groups", None)
         train = self._require_learnable(train, groups, sample_weight)
         self.hierarchy_, self.regime_, self.form_ = train.hierarchy, train.regime, train.form or LabelForm()
         self.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
         self.stopped_ = None
-        self.reading_ = dict(getattr(data, "reading", None) or {})
+        self.reading_ = reading_of(data)
         self._record_evidence(train, self._fit(train))
         self.stopped_ = stop.reason
         return self
@@ -152,159 +146,6 @@ class Model(Classifier):
         chance = self.evidence_.compare_with_most_frequent(self.default_rule)
         if chance:
             LOG.warning("on held-out documents the model is %s", chance)
-
-    @overload
-    def score(
-        self, texts: Any, labels: None = None, ids: Sequence[str] | None = None, *, top: int | None = None
-    ) -> Scores: ...
-    @overload
-    def score(self, texts: Any, labels: Any, ids: Sequence[str] | None = None, *, top: int | None = None) -> float: ...
-    def score(
-        self, texts: Any, labels: Any = None, ids: Sequence[str] | None = None, *, top: int | None = None
-    ) -> Scores | float:
-        """Score texts.
-
-        Parameters
-        ----------
-        texts
-            A list of texts, or a Dataset, whose ids are kept.
-        labels
-            True labels in any form that `fit` takes, as scikit-learn's scorers give them.
-        ids
-            Names of the documents.
-        top
-            Keep only this many of the largest scores of each text; memory grows with them, not with the nodes.
-
-        Returns
-        -------
-        Scores or float
-            The probability of every node; with labels, the share of texts whose predicted set is exactly right.
-        """
-        column, names = texts_of(texts)
-        scores = self._score_checked(column, names if ids is None else tuple(ids), top)
-        if labels is None:
-            return scores
-        h = self.hierarchy_
-        true, known = true_labels(labels, h, self.form_)
-        predicted = self._decide(column, scores, None).csr
-        if predicted.shape[0] != true.shape[0]:
-            raise TreelabelError(f"{predicted.shape[0]:,} texts, but labels for {true.shape[0]:,}")
-        wrong = np.asarray(abs(predicted.astype(np.int8) - h.closure(true).astype(np.int8)).sum(axis=1)).ravel()
-        return float(((wrong == 0) & known).mean())
-
-    def predict(self, texts: Any, rule: str | TunedRule | None = None, paths: bool | None = None) -> Any:
-        """Predict by a decision rule: the most specific labels of each text, in the form that `fit` was given.
-
-        After a Dataset or lists of labels these are lists; after one label per text an array with one label each (the
-        likeliest of several, "" for none); after an indicator matrix, such a matrix. With a rule or `paths` they are
-        lists always, as a rule may choose any number of labels. Without a rule, by `default_rule`. A text that is empty
-        or nothing but white space has no labels.
-
-        Parameters
-        ----------
-        texts
-            A list of texts, or a Dataset.
-        rule
-            A row of RULES with settings, or a tuned rule; None takes `default_rule`.
-        paths
-            Whether to return full paths, or names; None returns what `fit` was given.
-
-        Returns
-        -------
-        list of lists of str, or array
-            One entry or row per text.
-        """
-        column, names = texts_of(texts)
-        scores = self._score_checked(column, names)
-        return self._answers(self._decide(column, scores, rule), scores, rule, paths)
-
-    def predict_iter(
-        self, batches: Iterable[Any], rule: str | TunedRule | None = None, paths: bool | None = None
-    ) -> Iterator[Any]:
-        """Predict batch by batch, in memory that does not grow with the number of batches.
-
-        Together the answers are those of `predict` on all texts. Rules of all documents together (such as
-        optimal:macro_f1) have to wait for the last batch, keep the largest scores until then, and say so.
-
-        Parameters
-        ----------
-        batches : iterable
-            Lists of texts, or Datasets, as `read_batches` reads them from a file.
-        rule, paths
-            As for `predict`.
-
-        Yields
-        ------
-        list of lists of str, or array
-            The answers to one batch.
-        """
-        for decided in decided_batches(self, ((texts, None) for texts in batches), rule):
-            yield self._answers(decided.decisions, decided.scores, rule, paths)
-
-    def _answers(self, decisions: Decisions, scores: Scores, rule: str | TunedRule | None, paths: bool | None) -> Any:
-        if rule is None and paths is None:
-            return self.form_.answer(decisions, scores)
-        written = self.form_.sep is not None if paths is None else paths
-        return decode(self.hierarchy_, decisions.most_specific, paths=written)
-
-    @property
-    def exhaustive(self) -> bool:
-        """Whether, where documents have one leaf each, the scores of children sum to their parent's."""
-        return True
-
-    @property
-    def default_rule(self) -> str:
-        """The rule that `predict` uses by default.
-
-        The best leaf where nearly all training documents had one leaf each; otherwise the rule that did best on
-        held-out documents: see `evidence_`.
-        """
-        return self.rule_
-
-    def unknown_words(self, texts: Any) -> DoubleArray | None:
-        """Return the share of the words of each text that the model does not know; None if it has no vocabulary.
-
-        Parameters
-        ----------
-        texts
-            A list of texts, or a Dataset.
-
-        Returns
-        -------
-        array of shape (texts,) or None
-            NaN for texts without words.
-        """
-        column, _ = texts_of(texts)
-        vocabulary = self._known_words()
-        return None if vocabulary is None or not isinstance(column, Strings) else unknown_words(vocabulary, column)
-
-    def _known_words(self) -> Tfidf | None:
-        """Return the n-grams that the model learned from training texts, if it counts n-grams."""
-        tfidf: Tfidf | None = getattr(self, "tfidf_", None)
-        return tfidf
-
-    def _decide(self, texts: Any, scores: Scores, rule: str | TunedRule | None) -> Decisions:
-        return decide_texts(scores, blank_texts(texts), self.default_rule if rule is None else rule)
-
-    def _require_texts(self, has_texts: bool) -> None:
-        """Refuse documents that are features alone, where a model reads texts."""
-        if not has_texts and not self.takes_features:
-            raise TreelabelError(
-                f"the data have features and no texts, which the model {self.name} cannot learn from or score; the "
-                "models extreme and svm can"
-            )
-
-    def _score_checked(self, texts: Any, ids: tuple[str, ...] | None, top: int | None = None) -> Scores:
-        if not hasattr(self, "hierarchy_"):
-            raise not_fitted(f"this {self.name} model has not learned anything yet; call fit first")
-        if top is not None and (not isinstance(top, int | np.integer) or top < 1):
-            raise TreelabelError(f"expected to keep at least 1 score per text, found top={top}")
-        self._require_texts(isinstance(texts, Strings))
-        scores = self._score(texts) if top is None else self._score_top(texts, top)
-        if ids is None and scores.values.dtype == np.float32:
-            return scores
-        # No model knows more digits than single precision has.
-        return Scores(scores.hierarchy, scores.values.astype(np.float32, copy=False), ids)
 
     def __repr__(self) -> str:
         """Return the settings that are not the defaults, and what was found on held-out documents."""
@@ -381,17 +222,3 @@ class Model(Classifier):
         encoder: Any = getattr(self, "encoder_", None)
         is_open = "encoder" in self.setting_names() and getattr(self, "encoder", None) is None
         return {"encoder": encoder.name} if is_open and encoder is not None else {}
-
-    @abstractmethod
-    def _score(self, texts: Strings) -> Scores:
-        """Score texts."""
-
-    def _score_top(self, texts: Strings, top: int) -> Scores:
-        """Score texts and keep the `top` largest scores of each: some texts at a time, so that memory grows with these.
-
-        A model that can do better overrides it.
-        """
-        step = max(1, BLOCK_SCORES // max(1, len(self.hierarchy_)))
-        starts = range(0, max(1, len(texts)), step)
-        parts = [self._score(texts[low : low + step]).top_k(top).values for low in starts]
-        return Scores.concat(self.hierarchy_, parts)

@@ -2,6 +2,7 @@
 with like.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from treelabel.core.validation import JsonRecord
 from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy
 from treelabel.hierarchy.label_ids import (
     decode,
+    find_label,
     label_rows,
 )
 from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix, row_sizes
@@ -40,6 +42,8 @@ class LabelForm(JsonRecord):
         Whether an indicator matrix marks the ancestors of labels, too.
     derived
         Whether the hierarchy was made of the labels, so that one not among them is no mistake.
+    columns
+        The nodes of the columns of an indicator matrix, where these are not all nodes in their order.
     spellings
         How labels were written that are not written in this form: "cat " for "cat", or a name among paths.
     """
@@ -48,6 +52,7 @@ class LabelForm(JsonRecord):
     sep: str | None = None
     closed: bool = False
     derived: bool = False
+    columns: list[int] = field(default_factory=list)
     spellings: dict[str, str] = field(default_factory=dict)
 
     def answer(self, decisions: Decisions, scores: Scores) -> Any:
@@ -71,6 +76,7 @@ class LabelForm(JsonRecord):
         h, labels = decisions.hierarchy, decisions.most_specific
         if self.is_indicator:
             result = (decisions.csr if self.closed else labels).astype(np.int64)
+            result = result[:, self.columns] if self.columns else result
             return result.toarray() if self.kind == "dense" else result
         if self.kind == "lists":
             return decode(h, labels, paths=self.sep is not None, sep=self.sep or SEPARATOR)
@@ -114,6 +120,34 @@ class LabelForm(JsonRecord):
         if self.kind == "numbers":
             return np.array([int(name) for name in names], np.int64)
         return np.array([self.spellings.get(name, name) for name in names], str)
+
+    def of_columns(self, hierarchy: Hierarchy, classes: Sequence[str]) -> "LabelForm":
+        """Return the form of an indicator matrix whose columns are these labels.
+
+        Parameters
+        ----------
+        hierarchy
+            The hierarchy of the labels.
+        classes
+            The label of each column.
+
+        Returns
+        -------
+        LabelForm
+
+        >>> h = Hierarchy.from_paths(["A > B", "C"])
+        >>> form = LabelForm("dense").of_columns(h, ["C", "A > B"])
+        >>> form.columns, form.write(h, form.columns).tolist()
+        ([1, 2], ['C', 'A > B'])
+        """
+        nodes = [find_label(hierarchy, label) for label in classes]
+        if len(set(nodes)) < len(nodes):
+            twice = next(label for label, node in zip(classes, nodes, strict=True) if nodes.count(node) > 1)
+            raise TreelabelError(f"two columns of the indicator matrix are the label {quote(twice)}")
+        sep = SEPARATOR if any(label not in hierarchy.ids_by_name for label in classes) else None
+        form = replace(self, columns=nodes, sep=sep)
+        written = zip(form.write(hierarchy, nodes).tolist(), classes, strict=True)
+        return replace(form, spellings={name: label for name, label in written if name != label})
 
     def with_spellings(self, hierarchy: Hierarchy, matrix: LabelMatrix, labels: Any) -> "LabelForm":
         """Keep how each label is written, where documents have one each: scikit-learn compares labels as texts.

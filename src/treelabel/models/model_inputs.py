@@ -1,26 +1,27 @@
 """Take texts and labels in any of the forms that people have them in."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, quote
+from treelabel.core.frames import Frame, is_frame
 from treelabel.core.stopping import StopSignal
-from treelabel.core.strings import Strings, require_column
-from treelabel.core.types import BoolArray
+from treelabel.core.strings import Strings, as_list, require_column
 from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.label_ids import (
     SEPARATORS,
-    UnknownLabelError,
     are_levels,
     encode,
+    find_level_list,
     is_path,
     label_rows,
     labels_of_row,
 )
-from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels
+from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, renumber_columns
 from treelabel.models.label_forms import LabelForm, class_codes
 from treelabel.selection.training import Training
 
@@ -35,6 +36,7 @@ def training_of(
     valid: Training | None = None,
     progress: bool | None = None,
     stop: StopSignal | None = None,
+    classes: Sequence[str] | None = None,
 ) -> Training:
     """Take training data in any of their forms.
 
@@ -52,6 +54,8 @@ def training_of(
         Whether to show a progress bar.
     stop
         Tells when to hurry.
+    classes
+        The labels of the columns of an indicator matrix.
 
     Returns
     -------
@@ -68,9 +72,11 @@ def training_of(
         features = getattr(data, "features", None)
         return Training(Strings.of(data.texts), data.labels, data.hierarchy, valid, progress, stop, features=features)
     if labels is None:
-        raise TreelabelError("expected a Dataset, or texts and labels")
+        raise TreelabelError(
+            "expected a Dataset, or texts and labels; fit requires y to be passed, but the target y is None"
+        )
     texts = Strings.of(data)
-    matrix, known, form = take_labels(labels, hierarchy)
+    matrix, known, form = take_labels(labels, hierarchy, classes)
     if len(texts) != matrix.shape[0]:
         raise TreelabelError(f"{len(texts):,} texts, but labels for {matrix.shape[0]:,}")
     return Training(texts, matrix, known, valid, progress, stop, form=form.with_spellings(known, matrix, labels))
@@ -85,6 +91,14 @@ def texts_of(texts: Any) -> tuple[Strings | sparse.csr_array, tuple[str, ...] | 
     if sparse.issparse(texts):
         return sparse.csr_array(texts), None
     return Strings.of(texts), None
+
+
+def reading_of(data: Any) -> dict[str, Any]:
+    """Return how training data were read, for others of the same shape: a Dataset, or the column of a data frame."""
+    if hasattr(data, "reading"):
+        return dict(data.reading)
+    name = getattr(data, "name", getattr(data, "column_name", None))
+    return {"text": [name]} if isinstance(name, str) and name else {}
 
 
 def derived_hierarchy(labels: Any) -> Hierarchy:
@@ -107,7 +121,7 @@ def derived_hierarchy(labels: Any) -> Hierarchy:
     if is_matrix(labels):
         raise TreelabelError(
             "an indicator matrix needs a hierarchy, whose nodes its columns are: pass hierarchy= to the model or to "
-            "fit, such as Hierarchy.flat(names)"
+            "fit, such as Hierarchy.flat(names); or classes= to fit, the label of each column"
         )
     rows = label_rows(labels)
     listed = (
@@ -117,9 +131,10 @@ def derived_hierarchy(labels: Any) -> Hierarchy:
     result = {_hashable(label) for labels_of_row in listed for label in labels_of_row}
     wrong = next((label for label in result if not _is_name(label)), None)
     if wrong is not None:
+        what = "a continuous target, " if isinstance(wrong, float | np.floating) else ""
         raise TreelabelError(
-            f"expected labels that are names or paths, found {wrong!r}; other labels need a hierarchy: pass hierarchy= "
-            "to the model or to fit, such as Hierarchy.from_paths(paths) or Hierarchy.flat(names)"
+            f"expected labels that are names or paths, found {what}{wrong!r}; other labels need a hierarchy: pass "
+            "hierarchy= to the model or to fit, such as Hierarchy.from_paths(paths) or Hierarchy.flat(names)"
         )
     if not result:
         raise TreelabelError("no document has a label, so there is nothing to learn")
@@ -153,35 +168,9 @@ def _refuse_twins(labels: set[str]) -> None:
 
 
 def refuse_level_lists(rows: list[Any]) -> None:
-    """Refuse lists that look like the levels of paths, where without a hierarchy they would be unrelated labels.
-
-    In lists of levels a name has one place, and one name before it; a first name has several names behind it, or all
-    lists are of one length. Sets are always sets of labels, tuples always paths.
-
-    Parameters
-    ----------
-    rows
-        The labels of each document.
-    """
-    lists = [row for row in rows if row is not None and not (isinstance(row, list) and not row)]
-    longest = max((len(row) for row in lists if isinstance(row, list | np.ndarray)), default=0)
-    if longest < 2 or not all(isinstance(row, list | np.ndarray) for row in lists):
-        return
-    # Labels that are paths themselves are no levels.
-    if not all(isinstance(label, str) and SEPARATOR not in label for row in lists for label in row):
-        return
-    place: dict[str, int] = {}
-    above: dict[str, str] = {}
-    for row in lists:
-        for index, name in enumerate(row):
-            if place.setdefault(name, index) != index or (
-                index and above.setdefault(name, row[index - 1]) != row[index - 1]
-            ):
-                return
-    branches = len(set(above.values())) < len(above)
-    if branches or all(len(row) == longest for row in lists):
-        shown = next(row for row in lists if len(row) > 1)
-        steps = [str(name) for name in shown]
+    """Refuse lists that look like the levels of paths, where without a hierarchy they would be unrelated labels."""
+    steps = find_level_list(rows)
+    if steps is not None:
         raise TreelabelError(
             f"lists of labels such as {quote(steps)} look like the levels of a path, and without a hierarchy they "
             f"would be unrelated labels; for paths pass tuples, {quote(tuple(steps))}, or join them, "
@@ -200,22 +189,31 @@ def is_matrix(labels: Any) -> bool:
 def are_numbers(rows: list[Any]) -> bool:
     """Return whether labels are one whole number per document: classes as scikit-learn's users have them, or codes.
 
-    >>> are_numbers([0, np.int64(2)]), are_numbers(["0"]), are_numbers([])
-    (True, False, False)
+    >>> are_numbers([0, np.int64(2), 3.0]), are_numbers([0, 0.5]), are_numbers(["0"]), are_numbers([])
+    (True, False, False, False)
     """
-    return bool(rows) and all(isinstance(label, int | np.integer) and not isinstance(label, bool) for label in rows)
+    return bool(rows) and all(
+        isinstance(label, int | np.integer | float | np.floating)
+        and not isinstance(label, bool)
+        and float(label).is_integer()
+        for label in rows
+    )
 
 
-def take_labels(labels: Any, hierarchy: Hierarchy | None) -> tuple[LabelMatrix, Hierarchy, LabelForm]:
+def take_labels(
+    labels: Any, hierarchy: Hierarchy | None, classes: Sequence[str] | None = None
+) -> tuple[LabelMatrix, Hierarchy, LabelForm]:
     """Take labels in any form.
 
     Parameters
     ----------
     labels
         One label or list of labels per document (a tuple is a path), whole numbers, levels as columns of an array or a
-        data frame, or an indicator matrix of documents x nodes.
+        data frame, an indicator matrix of documents x nodes, or a data frame of indicators.
     hierarchy
         The hierarchy; None makes it of the labels.
+    classes
+        The labels of the columns of an indicator matrix; by default all nodes, and the names of a frame's columns.
 
     Returns
     -------
@@ -227,17 +225,11 @@ def take_labels(labels: Any, hierarchy: Hierarchy | None) -> tuple[LabelMatrix, 
     ([[0, 1], [1, 0]], ['A', 'A > B'], 'one', ' > ')
     """
     derived = hierarchy is None
+    labels, classes = as_indicators(labels, classes)
     if is_matrix(labels):
-        h = derived_hierarchy(labels) if hierarchy is None else hierarchy
-        given = as_labels(labels, len(h), "the indicator matrix of labels")
-        values = labels.data if sparse.issparse(labels) else labels
-        if not ((values == 0) | (values == 1)).all():
-            raise TreelabelError(
-                "an indicator matrix of labels holds 0 and 1, but this one has other numbers; pass labels by their "
-                "names, or paths as tuples of names"
-            )
-        closed = h.max_depth > 1 and h.closure(given).nnz == given.nnz
-        return given, h, LabelForm("sparse" if sparse.issparse(labels) else "dense", None, closed)
+        return _take_matrix(labels, hierarchy, classes)
+    if classes is not None:
+        raise TreelabelError("classes= are the labels of the columns of an indicator matrix, but labels are none")
     rows = label_rows(labels)
     if derived and are_levels(labels):
         _refuse_texts(rows)
@@ -256,6 +248,58 @@ def take_labels(labels: Any, hierarchy: Hierarchy | None) -> tuple[LabelMatrix, 
     return matrix, h, LabelForm("one" if single else "lists", separator_of(h, matrix, rows), derived=derived)
 
 
+def as_indicators(labels: Any, classes: Any) -> tuple[Any, list[str] | None]:
+    """Return labels and their classes; of a data frame of indicators, its matrix and the names of its columns.
+
+    Parameters
+    ----------
+    labels
+        Labels of any form.
+    classes
+        The labels of the columns, or None.
+
+    Returns
+    -------
+    labels, classes
+    """
+    if is_frame(labels) and (marks := (frame := Frame.of(labels)).indicators(frame.names)) is not None:
+        labels, classes = marks, frame.names if classes is None else classes
+    return labels, None if classes is None else [str(label) for label in as_list(classes, "classes")]
+
+
+def _take_matrix(
+    labels: Any, hierarchy: Hierarchy | None, classes: list[str] | None
+) -> tuple[LabelMatrix, Hierarchy, LabelForm]:
+    """Take an indicator matrix: all nodes of a hierarchy, or the columns of some classes."""
+    values = labels.data if sparse.issparse(labels) else labels
+    if not ((values == 0) | (values == 1)).all():
+        raise TreelabelError(
+            "an indicator matrix of labels holds 0 and 1, but this one has other numbers; pass labels by their "
+            "names, or paths as tuples of names"
+        )
+    form = LabelForm("sparse" if sparse.issparse(labels) else "dense", derived=hierarchy is None)
+    if hierarchy is None:
+        hierarchy = derived_hierarchy(labels if classes is None else classes)
+    if classes is None:
+        matrix = as_labels(labels, len(hierarchy), "the indicator matrix of labels")
+    else:
+        form = form.of_columns(hierarchy, classes)
+        matrix = spread_columns(labels, form, hierarchy)
+    closed = hierarchy.max_depth > 1 and hierarchy.closure(matrix).nnz == matrix.nnz
+    return matrix, hierarchy, replace(form, closed=closed)
+
+
+def spread_columns(labels: Any, form: LabelForm, hierarchy: Hierarchy) -> LabelMatrix:
+    """Bring the columns of an indicator matrix to those of all nodes."""
+    if labels.shape[1] != len(form.columns):
+        raise TreelabelError(
+            f"the indicator matrix of labels has {labels.shape[1]:,} columns, but there are {len(form.columns):,} "
+            "classes, one for each"
+        )
+    matrix = as_labels(labels, len(form.columns), "the indicator matrix of labels")
+    return renumber_columns(matrix, np.array(form.columns, np.int32), len(hierarchy))
+
+
 def _refuse_texts(rows: list[tuple[str, ...]]) -> None:
     """Refuse columns the first of which is no level, such as a whole data frame with its texts."""
     tops = {row[0] for row in rows if row}
@@ -265,49 +309,6 @@ def _refuse_texts(rows: list[tuple[str, ...]]) -> None:
             f"different labels in the first one, such as {quote(min(tops))}; pass the columns of the levels "
             "alone, from the top down"
         )
-
-
-def true_labels(labels: Any, hierarchy: Hierarchy, form: LabelForm) -> tuple[LabelMatrix, BoolArray]:
-    """Take true labels to compare predictions with.
-
-    Parameters
-    ----------
-    labels
-        As in `take_labels`.
-    hierarchy
-        The hierarchy of the predictions.
-    form
-        The form of the labels that the model has learned. Where the hierarchy was made of these, others are labels
-        that it could not know; otherwise they are refused.
-
-    Returns
-    -------
-    labels, known
-        The label matrix of shape (documents, nodes), and whether all labels of each document are in the hierarchy.
-
-    >>> h = Hierarchy.flat(["A", "B"])
-    >>> true_labels(["B", "C"], h, LabelForm("one", derived=True))[1].tolist()
-    [True, False]
-    """
-    if not form.derived:
-        matrix = take_labels(labels, hierarchy)[0]
-        return matrix, np.ones(matrix.shape[0], np.bool_)
-    rows = label_rows(labels)
-    if form.kind == "numbers" and are_numbers(rows):
-        rows = [str(number) for number in rows]
-    try:
-        return encode(hierarchy, rows), np.ones(len(rows), np.bool_)
-    except UnknownLabelError:
-        known = np.array([_is_known(hierarchy, row) for row in rows])
-        return encode(hierarchy, [row if here else None for row, here in zip(rows, known, strict=True)]), known
-
-
-def _is_known(hierarchy: Hierarchy, row: Any) -> bool:
-    try:
-        encode(hierarchy, [row])
-    except UnknownLabelError:
-        return False
-    return True
 
 
 def separator_of(hierarchy: Hierarchy, matrix: LabelMatrix, rows: Any) -> str | None:

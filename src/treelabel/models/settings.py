@@ -59,6 +59,21 @@ def not_fitted(message: str) -> TreelabelError:
     return UnfittedModelError(message)
 
 
+class HierarchySetting:
+    """The attribute `hierarchy` of models: the setting, and once a model has learned, the hierarchy that it learned.
+
+    `get_params`, `clone` and another `fit` see the setting alone, as scikit-learn expects it.
+    """
+
+    def __get__(self, model: Any, owner: type) -> Any:
+        """Return the hierarchy; of the class, the default of the setting."""
+        return None if model is None else vars(model).get("hierarchy_", vars(model).get("hierarchy"))
+
+    def __set__(self, model: Any, hierarchy: Any) -> None:
+        """Store the setting."""
+        vars(model)["hierarchy"] = hierarchy
+
+
 class Settings:
     """Settings are the maker's parameters, stored under their own names; nothing else is a setting.
 
@@ -151,7 +166,7 @@ class Settings:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return all settings by name; with `deep`, those of nested settings too, as "estimator__setting"."""
-        params = {name: getattr(self, name) for name in sorted(_parameters(type(self)))}
+        params = {name: vars(self).get(name, getattr(self, name)) for name in sorted(_parameters(type(self)))}
         if deep:
             for name, nested in self._nested_settings().items():
                 params |= {f"{name}__{setting}": value for setting, value in nested.get_params().items()}

@@ -3,15 +3,27 @@
 scikit-learn itself is imported only when it asks for something: that takes longer than most predictions.
 """
 
+from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from treelabel.core.types import DoubleArray, IntArray
+from treelabel.core.errors import TreelabelError
+from treelabel.core.registry import suggestion
+from treelabel.core.strings import as_list
+from treelabel.core.types import BoolArray, DoubleArray, IntArray
 from treelabel.models.persistence.store import StorableModel
+from treelabel.models.settings import HierarchySetting
 from treelabel.scores.score_matrix import Scores
+
+# What scikit-learn's metadata routing may pass on to a method.
+METADATA = {
+    "fit": ("sample_weight", "groups", "hierarchy", "valid", "classes", "progress", "max_seconds"),
+    "score": ("sample_weight",),
+    "predict": ("rule", "paths"),
+}
 
 
 class Classifier(StorableModel):
@@ -22,6 +34,12 @@ class Classifier(StorableModel):
         def score(self, texts: Any) -> Scores:
             """Return the probability of every node: see `base.Model`."""
 
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Define on every model the attribute `hierarchy`, in place of the default that its settings declare."""
+        super().__init_subclass__(**keywords)
+        if not TYPE_CHECKING:
+            cls.hierarchy = HierarchySetting()
+
     @property
     def classes_(self) -> npt.NDArray[Any]:
         """The columns of `predict_proba`, as scikit-learn expects them of the labels that `fit` was given.
@@ -29,7 +47,8 @@ class Classifier(StorableModel):
         After one label per text: `np.unique(labels)`, sorted and written as these were (names, paths, numbers); labels
         of the hierarchy that no training text has are no classes. After lists of labels (or a Dataset), where documents
         have one path: all labels at which a path may end, leaves and inner nodes where one did, sorted. After an
-        indicator matrix, or where documents have several paths: all nodes in the hierarchy's order, as its columns are.
+        indicator matrix, or where documents have several paths: all nodes in the hierarchy's order, as its columns are;
+        with `classes=`, these.
         """
         return self.form_.write(self.hierarchy_, self._class_nodes())
 
@@ -47,16 +66,67 @@ class Classifier(StorableModel):
         """
         scores = self.score(texts)
         if self.regime_ == "multi_path" or self.form_.closed:
-            return scores.dense()
+            return scores.dense()[:, self._class_nodes()] if self.form_.columns else scores.dense()
         if self.form_.is_indicator:
             inner: IntArray = np.flatnonzero(~self.hierarchy_.is_leaf).astype(np.int32)
-            return terminal_probabilities(scores, inner)[1]
+            return terminal_probabilities(scores, inner)[1][:, self._class_nodes()]
         ends, p = terminal_probabilities(scores, self.stop_nodes_)
         return as_distributions(p[:, np.searchsorted(ends, self._class_nodes())])
+
+    def predict_log_proba(self, texts: Any) -> npt.NDArray[Any]:
+        """Return the logarithms of `predict_proba`; that of 0 is minus infinity."""
+        with np.errstate(divide="ignore"):
+            logarithms: npt.NDArray[Any] = np.log(self.predict_proba(texts))
+        return logarithms
+
+    def set_fit_request(self, **requests: bool | str | None) -> Self:
+        """Say which of sample_weight, groups and the like scikit-learn's metadata routing passes on to `fit`.
+
+        True passes it on, False does not, None makes it an error, and a text is the name under which it is passed.
+        """
+        return self._request("fit", requests)
+
+    def set_score_request(self, **requests: bool | str | None) -> Self:
+        """Say whether scikit-learn's metadata routing passes sample_weight on to `score`; see `set_fit_request`."""
+        return self._request("score", requests)
+
+    def set_predict_request(self, **requests: bool | str | None) -> Self:
+        """Say whether scikit-learn's metadata routing passes rule and paths to `predict`; see `set_fit_request`."""
+        return self._request("predict", requests)
+
+    def _request(self, method: str, requests: Mapping[str, bool | str | None]) -> Self:
+        from sklearn import get_config
+
+        if not get_config()["enable_metadata_routing"]:
+            raise TreelabelError(
+                "metadata routing is not enabled; enable it with sklearn.set_config(enable_metadata_routing=True)"
+            )
+        routing = self.get_metadata_routing()
+        for name, request in requests.items():
+            if name not in METADATA[method]:
+                raise TreelabelError(f"{method} takes no {name!r}; {suggestion(name, METADATA[method])}")
+            getattr(routing, method).add_request(param=name, alias=request)
+        # The name by which scikit-learn's clone copies it.
+        self._metadata_request = routing
+        return self
+
+    def get_metadata_routing(self) -> Any:
+        """Return what scikit-learn's metadata routing passes on to this model."""
+        from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
+
+        if hasattr(self, "_metadata_request"):
+            return get_routing_for_object(self._metadata_request)
+        routing = MetadataRequest(owner=self)
+        for method, names in METADATA.items():
+            for name in names:
+                getattr(routing, method).add_request(param=name, alias=None)
+        return routing
 
     def _class_nodes(self) -> IntArray:
         """Return the nodes that are classes, in the order of `classes_`."""
         h, form = self.hierarchy_, self.form_
+        if form.columns:
+            return np.array(form.columns, np.int32)
         if self.regime_ == "multi_path" or form.is_indicator:
             return np.arange(len(h), dtype=np.int32)
         leaves = h.leaves
@@ -90,6 +160,31 @@ class Classifier(StorableModel):
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether the model has learned."""
         return hasattr(self, "hierarchy_")
+
+
+def mean_of(values: BoolArray, sample_weight: Any = None) -> float:
+    """Compute the share of documents that are marked, each with its weight.
+
+    Parameters
+    ----------
+    values : array of bool, shape (documents,)
+        Marks documents.
+    sample_weight
+        Their weights; by default all the same.
+
+    Returns
+    -------
+    float
+
+    >>> mean_of(np.array([True, False])), mean_of(np.array([True, False]), [3, 1])
+    (0.5, 0.75)
+    """
+    if sample_weight is None:
+        return float(values.mean())
+    weights = np.asarray(as_list(sample_weight, "weights"), np.float64)
+    if weights.shape != values.shape or not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
+        raise TreelabelError(f"sample_weight must hold {len(values):,} numbers from 0 on, some of them above 0")
+    return float(np.average(values, weights=weights))
 
 
 def terminal_probabilities(scores: Scores, stops: IntArray) -> tuple[IntArray, DoubleArray]:

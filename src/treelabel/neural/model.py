@@ -120,7 +120,7 @@ class NeuralModel(NetworkSettings):
         graph.train = self.trained_part
         graph.hierarchy_, graph.regime_ = self.hierarchy_, self.regime_
         graph.stop_nodes_, graph.rule_, graph.evidence_ = self.stop_nodes_, self.rule_, self.evidence_
-        graph.profile_, graph.form_ = self.profile_, self.form_
+        graph.profile_, graph.form_, graph.reading_ = self.profile_, self.form_, self.reading_
         with require_extra("neural", "exporting a model"):
             graph.fitted_ = self.fitted_.export(runtime)
         return graph

@@ -99,7 +99,9 @@ def _remembering(
     made: Model, model: Model, moves: Moves, more: Training | None, every: Training | None = None
 ) -> Model:
     """Carry over what is not learned: the form of labels, and the profile of a model that made none of its own."""
-    made.form_, made.reading_ = model.form_, model.reading_
+    # The columns of an indicator matrix are nodes, of which others may be there now: it has all.
+    form = replace(model.form_, columns=[], spellings={}) if model.form_.columns else model.form_
+    made.form_, made.reading_ = form, model.reading_
     if getattr(made, "profile_", model.profile_) is model.profile_:
         made.profile_ = model.profile_.carry_over(moves, more)
         if every is not None:

@@ -16,7 +16,8 @@ from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import MAGIC, STANDARD, existing_file, open_input, standard_input, suffixes, text_lines
 from treelabel.core.progress import progress_bar
 from treelabel.core.registry import did_you_mean
-from treelabel.data.columns import ID_NAMES, LABEL_NAMES, TEXT_NAMES
+from treelabel.core.strings import TEXT_NAMES
+from treelabel.data.columns import ID_NAMES, LABEL_NAMES
 from treelabel.data.io.format import Format, ReadOptions, TableSource, WriteOptions
 from treelabel.data.io.registry import FORMATS, OTHER_SHEETS
 

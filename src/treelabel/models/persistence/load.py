@@ -92,6 +92,8 @@ def _load(where: Path, require_signature: str | Path | None, settings: dict[str,
         h.require_same(stored.fingerprint, "what the model has learned")
         model.regime_, model.evidence_, model.form_ = stored.regime, stored.evidence, stored.form
         model.reading_ = stored.reading
+        if any(not 0 <= node < len(h) for node in stored.form.columns):
+            raise TreelabelError("damaged: 'form' has columns that are no nodes")
         model.rule_, model.stop_nodes_ = _known_rule(stored.rule), _stop_nodes(stored.stop_nodes, h)
         schema = model.schema(stored.learned)
         names = (HIERARCHY, ARRAYS, PROFILE, *schema.file_names)

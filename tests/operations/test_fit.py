@@ -1,0 +1,186 @@
+"""One call fits a model to frames or texts: columns, presets, and labels in every form."""
+
+from typing import Any
+
+import datasets
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn.preprocessing import MultiLabelBinarizer
+
+from tests.core.test_frames import KINDS
+from tests.data.test_dataset_frames import PATHS, columns
+from tests.helpers import Run
+from treelabel import PRESETS, Dataset, Hierarchy, TreelabelError, fit, load_model, make_model, scorer
+from treelabel.operations import fit as fitting
+from treelabel.operations.fit import PresetWarning, make_preset
+
+COLUMNS = columns(32)
+TEXTS = COLUMNS["body"]
+NEW = ["about a cat", "about some soup"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frames_are_fitted_by_the_names_of_their_columns(kind: str) -> None:
+    make, back = KINDS[kind]
+    model = fit(make(COLUMNS), text="body", labels="category", preset="fast")
+    assert model.hierarchy is not None
+    assert model.hierarchy.paths() == ["animal", "food", *PATHS]
+    assert model.predict(NEW).tolist() == ["animal/cat", "food/soup"]
+    assert isinstance(model.predict_frame(make({"body": NEW})), back)
+    levels = fit(make(COLUMNS), text="body", labels=["dept", "class"], preset="fast")
+    assert levels.predict(NEW, paths=True) == [["animal > cat"], ["food > soup"]]
+
+
+def test_columns_are_guessed_by_name_and_content() -> None:
+    frame = pd.DataFrame({"said": TEXTS, "category": COLUMNS["category"]})
+    assert fit(frame, preset="fast").predict_frame(frame[:1])["path"].tolist() == ["animal > cat"]
+
+
+def test_texts_with_labels_are_fitted_like_a_frame() -> None:
+    frame = pd.DataFrame(COLUMNS)
+    expected = fit(frame, text="body", labels="category")
+    for model in (
+        fit(TEXTS, COLUMNS["category"]),
+        fit(frame["body"], frame["category"]),
+        fit(frame, text="body", labels=frame["category"]),
+        fit(TEXTS, [path.replace(" > ", "__") for path in PATHS] * 8, sep="__"),
+        fit(Dataset.from_frame(frame, text="body", labels="category")),
+    ):
+        assert model.hierarchy == expected.hierarchy
+        assert (model.score(NEW).dense() == expected.score(NEW).dense()).all()
+
+
+def test_presets_are_models_with_settings() -> None:
+    assert list(PRESETS) == ["fast", "balanced", "best"]
+    fast = make_preset("fast", seed=3)
+    assert (fast.name, fast.flat_settings()["ngram_range"], fast.flat_settings()["seed"]) == ("linear", (1, 1), 3)
+    assert repr(make_preset()) == "Linear()"
+    assert make_preset("fast", ngram_range=(1, 2)).flat_settings()["ngram_range"] == (1, 2)
+
+
+def test_the_best_preset_is_a_stack_or_says_what_is_taken_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "default_encoder_name", lambda: "minilm")
+    assert make_preset("best").name == "stack"
+
+    def none_installed() -> str:
+        raise TreelabelError("no encoder is installed; get one with: pip install something")
+
+    monkeypatch.setattr(fitting, "default_encoder_name", none_installed)
+    with pytest.warns(PresetWarning, match="so that balanced is taken instead: no encoder is installed; get one"):
+        assert make_preset("best").name == "linear"
+
+
+def test_models_are_taken_by_name_or_as_they_are() -> None:
+    assert fit(TEXTS, COLUMNS["category"], model="most_frequent").name == "most_frequent"
+    model = make_model("linear")
+    assert fit(TEXTS, COLUMNS["category"], model=model, min_df=2) is model
+    assert model.get_params()["min_df"] == 2
+
+
+def test_weights_and_groups_may_be_columns() -> None:
+    frame = pl.DataFrame({**COLUMNS, "weight": [1.0, 2.0] * 16})
+    model = fit(frame, text="body", labels="category", sample_weight="weight", groups="price", preset="fast")
+    by_hand = fit(TEXTS, COLUMNS["category"], sample_weight=[1.0, 2.0] * 16, groups=COLUMNS["price"], preset="fast")
+    assert (model.score(NEW).dense() == by_hand.score(NEW).dense()).all()
+
+
+def test_a_frame_may_be_the_validation_set() -> None:
+    frame = pd.DataFrame(COLUMNS)
+    model = fit(frame, text="body", labels="category", valid=frame[:8])
+    assert model.predict(NEW).tolist() == ["animal/cat", "food/soup"]
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_the_matrix_of_a_binarizer_comes_with_its_classes(is_sparse: bool) -> None:
+    sets = [{"x", "y"}, {"y"}, {"x"}, set()] * 8
+    texts = ["both of them", "only why", "only ex", "neither one"] * 8
+    binarizer = MultiLabelBinarizer(sparse_output=is_sparse, classes=["y", "x"])
+    matrix = binarizer.fit_transform(sets)
+    model = fit(texts, matrix, classes=binarizer.classes_)
+    found = model.predict(texts)
+    assert sparse.issparse(found) == is_sparse
+    assert [set(row) for row in binarizer.inverse_transform(found)] == sets
+    assert model.classes_.tolist() == ["y", "x"]
+    assert model.score(texts, matrix) == 1
+    assert model.predict_proba(texts).shape == (32, 2)
+    assert (model.predict_proba(texts)[:3, 0] > 0.5).tolist() == [True, True, False]
+
+
+def test_dummies_are_labels_by_their_columns_and_come_back_in_their_order() -> None:
+    dummies = pd.get_dummies(pd.Series([PATHS[row % 4] for row in range(32)]))[PATHS[::-1]]
+    for frame in (dummies, pl.from_pandas(dummies), dummies.astype(int)):
+        model = fit(TEXTS, frame)
+        assert model.hierarchy is not None
+        assert model.hierarchy.paths() == ["animal", "food", *PATHS]
+        assert model.classes_.tolist() == PATHS[::-1]
+        assert (model.predict(TEXTS) == dummies.to_numpy()).all()
+        assert model.score(TEXTS, frame) == 1 == scorer("subset_accuracy")(model, TEXTS, frame)
+    h = Hierarchy.from_paths([*PATHS, "tool > axe"])
+    under = fit(TEXTS, dummies, hierarchy=h)
+    assert under.predict(TEXTS).shape == (32, 4)
+    assert under.predict_proba(TEXTS[:1]).argmax() == 3
+
+
+def test_matrices_that_do_not_fit_their_classes_are_refused(tmp_path: Any) -> None:
+    with pytest.raises(TreelabelError, match="has 2 columns, but there are 3 classes"):
+        fit(["a", "b"], np.eye(2), classes=["x", "y", "z"])
+    with pytest.raises(TreelabelError, match="two columns of the indicator matrix are the label 'x'"):
+        fit(["a", "b"], np.eye(2), classes=["x", "x"])
+    with pytest.raises(TreelabelError, match="but labels are none"):
+        fit(["a", "b"], ["x", "y"], classes=["x", "y"])
+    model = fit(["a", "b"] * 9, np.tile(np.eye(2), (9, 1)), classes=["x", "y"])
+    model.save(tmp_path / "model")
+    assert (load_model(tmp_path / "model").predict(["a"]) == model.predict(["a"])).all()
+    stored = (tmp_path / "model" / "model.json").read_text()
+    (tmp_path / "model" / "model.json").write_text(stored.replace('"columns": [\n      0,', '"columns": [\n      9,'))
+    with pytest.raises(TreelabelError, match="'form' has columns that are no nodes"):
+        load_model(tmp_path / "model")
+
+
+def test_columns_of_datasets_have_the_names_of_their_classes() -> None:
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["cat", "dog", "soup", "tea"])}
+    )
+    data = datasets.Dataset.from_dict({"text": TEXTS, "label": [0, 1, 2, 3] * 8}, features=features)
+    for model in (fit(data), fit(data["text"], data["label"]), make_model("linear").fit(data["text"], data["label"])):
+        assert model.predict(NEW).tolist() == ["cat", "soup"]
+        assert model.reading_["text"] == ["text"]
+
+
+def test_lists_are_what_they_are_said_to_be() -> None:
+    lists = [path.split(" > ") for path in PATHS] * 8
+    with pytest.raises(TreelabelError, match="look like the levels of a path"):
+        fit(TEXTS, lists)
+    assert fit(TEXTS, lists, lists="path").predict(NEW) == [("animal", "cat"), ("food", "soup")]
+    several = fit(TEXTS, lists, lists="labels")
+    assert several.hierarchy is not None
+    assert several.hierarchy.max_depth == 1
+    assert sorted(several.predict(NEW)[0]) == ["animal", "cat"]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"model": "linear", "preset": "fast"}, "model and preset exclude each other, found 'linear' and 'fast'"),
+        ({"preset": "quick"}, "unknown preset 'quick'; there are: fast, balanced, best"),
+        ({"text": "bod"}, r"no column 'bod' for the text; .* did you mean body"),
+        ({"groups": "customer"}, "no column 'customer' for the values"),
+        ({"mindf": 2}, "no setting 'mindf'; did you mean min_df"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(keywords: dict[str, Any], message: str) -> None:
+    with pytest.raises(TreelabelError, match=message):
+        fit(pd.DataFrame(COLUMNS), **{"text": "body", "labels": "category", **keywords})
+
+
+def test_the_command_line_has_the_same_presets(tmp_path: Any, run: Run) -> None:
+    pd.DataFrame(COLUMNS).to_csv(tmp_path / "train.csv", index=False)
+    where = ("fit", tmp_path / "train.csv", "--text", "body", "--labels", "category", "-o", tmp_path / "model")
+    assert run(*where, "--preset", "fast").code == 0
+    assert load_model(tmp_path / "model").get_params()["ngram_range"] == (1, 1)
+    both = run(*where, "--force", "--preset", "fast", "--model", "bag")
+    assert both.code == 2
+    assert "model and preset exclude each other, found 'bag' and 'fast'" in both.err
