@@ -5,9 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.helpers import Run, put
+from tests.strategies import Drawn, examples, hierarchies
 from treelabel import Evaluator, Hierarchy, Result, Scores, evaluate
+from treelabel.hierarchy import label_matrix
 
 TREE = Hierarchy.from_paths(["A > C > F", "A > D", "B > E"])
 TRUTH = [["F"], ["E"], ["D"], ["F"]]
@@ -104,3 +108,21 @@ def test_the_command_prints_it(tmp_path: Path, run: Run) -> None:
         put(tmp_path, f"{name}.jsonl", "".join(json.dumps({"labels": labels}) + "\n" for labels in rows))
     ended = run("evaluate", tmp_path / "truth.jsonl", tmp_path / "found.jsonl")
     assert "Coverage: of 4 documents, 75.0% got a label and 25.0% a leaf." in ended.out.splitlines()
+
+
+@examples(100)
+@given(hierarchies(), st.data())
+def test_documents_right_by_level_are_those_of_sets_cut_at_each_level(drawn: Drawn, data: st.DataObject) -> None:
+    h = drawn.fast
+    rows = st.lists(st.integers(0, len(h) - 1), max_size=4)
+    count = data.draw(st.integers(1, 6))
+    truth, decisions = ([data.draw(rows) for _ in range(count)] for _ in range(2))
+    true, chosen = (h.closure(label_matrix(each, len(h))).toarray() for each in (truth, decisions))
+    right = [
+        sum(all(one[h.depth <= d] == two[h.depth <= d]) for one, two in zip(true, chosen, strict=True))
+        for d in range(1, h.max_depth + 1)
+    ]
+    result = evaluate(label_matrix(truth, len(h)), label_matrix(decisions, len(h)), hierarchy=h, metrics=["hf1"])
+    assert result.coverage is not None
+    assert list(result.coverage.right) == right
+    assert result.headline.startswith(f"{right[-1]} of {count} exactly right")

@@ -13,9 +13,9 @@ from scipy import sparse
 
 from treelabel.core.compute import kernel
 from treelabel.core.errors import some
-from treelabel.core.types import DoubleArray, IntArray
+from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.label_matrices import matches, row_numbers, row_sizes
+from treelabel.hierarchy.label_matrices import row_numbers, row_sizes
 from treelabel.metrics.batch import Batch, label_totals
 from treelabel.metrics.label_counts import constrained_counts, has_ancestors
 from treelabel.metrics.metric import Metric
@@ -322,8 +322,25 @@ class Remarks:
 def _right_by_level(batch: Batch) -> tuple[int, ...]:
     """Count the documents whose decisions are just the truth down to each depth, ancestors included."""
     h, truth, decisions = batch.hierarchy, batch.closed_truth, batch.closed_decisions
-    first = np.full(len(batch), h.max_depth + 1, np.int64)
-    for labels, is_shared in ((decisions, batch.is_hit), (truth, matches(decisions, truth))):
-        np.minimum.at(first, row_numbers(labels)[~is_shared], h.depth[labels.indices[~is_shared]])
-    wrong_from = np.bincount(first, minlength=h.max_depth + 2)
-    return tuple((len(batch) - np.cumsum(wrong_from)[1 : h.max_depth + 1]).tolist())
+    wrong_from = count_first_differences(truth.indptr, truth.indices, decisions.indptr, decisions.indices, h.depth)
+    return tuple((len(batch) - np.cumsum(wrong_from)[1:]).tolist())
+
+
+@kernel
+def count_first_differences(
+    ptr: IntArray, nodes: IntArray, other_ptr: IntArray, others: IntArray, depth: IntArray
+) -> LongArray:
+    """Count rows by the least depth of a node that only one of two sets has; equal sets do not count.
+
+    Nodes are numbered level by level, so the first place where two sorted rows differ has the least depth.
+    """
+    counts = np.zeros(1 + (depth.max() if len(depth) else 0), np.int64)
+    for row in range(len(ptr) - 1):
+        entry, other, end, other_end = ptr[row], other_ptr[row], ptr[row + 1], other_ptr[row + 1]
+        while entry < end and other < other_end and nodes[entry] == others[other]:
+            entry, other = entry + 1, other + 1
+        if entry < end and (other == other_end or nodes[entry] < others[other]):
+            counts[depth[nodes[entry]]] += 1
+        elif other < other_end:
+            counts[depth[others[other]]] += 1
+    return counts
