@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers import Run, put
 from tests.strategies import Drawn, examples, hierarchies
 from treelabel import Evaluator, Hierarchy, Result, Scores, evaluate
-from treelabel.hierarchy import label_matrix
+from treelabel.hierarchy.label_matrices import from_ids
 
 TREE = Hierarchy.from_paths(["A > C > F", "A > D", "B > E"])
 TRUTH = [["F"], ["E"], ["D"], ["F"]]
@@ -116,13 +116,17 @@ def test_documents_right_by_level_are_those_of_sets_cut_at_each_level(drawn: Dra
     h = drawn.fast
     rows = st.lists(st.integers(0, len(h) - 1), max_size=4)
     count = data.draw(st.integers(1, 6))
-    truth, decisions = ([data.draw(rows) for _ in range(count)] for _ in range(2))
-    true, chosen = (h.closure(label_matrix(each, len(h))).toarray() for each in (truth, decisions))
+    truth, decisions = ([sorted({*data.draw(rows)}) for _ in range(count)] for _ in range(2))
+    sets = [
+        from_ids(np.cumsum([0, *map(len, each)]), np.array([node for row in each for node in row], np.int32), len(h))
+        for each in (truth, decisions)
+    ]
+    true, chosen = (h.closure(each).toarray() for each in sets)
     right = [
         sum(all(one[h.depth <= d] == two[h.depth <= d]) for one, two in zip(true, chosen, strict=True))
         for d in range(1, h.max_depth + 1)
     ]
-    result = evaluate(label_matrix(truth, len(h)), label_matrix(decisions, len(h)), hierarchy=h, metrics=["hf1"])
+    result = evaluate(sets[0], sets[1], hierarchy=h, metrics=["hf1"])
     assert result.coverage is not None
     assert list(result.coverage.right) == right
     assert result.headline.startswith(f"{right[-1]} of {count} exactly right")
