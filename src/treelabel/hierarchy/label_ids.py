@@ -15,6 +15,7 @@ from treelabel.core.errors import TreelabelError, quote, some
 from treelabel.core.registry import did_you_mean
 from treelabel.core.strings import as_list, column_names, is_missing
 from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
+from treelabel.hierarchy.identifiers import plain_uri
 from treelabel.hierarchy.label_matrices import LabelMatrix, from_ids
 
 # Tried in this order when no separator is given. A label that is itself a name is never split.
@@ -38,8 +39,8 @@ class UnknownLabelError(TreelabelError):
 def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None = None, is_full: bool = False) -> int:
     """Find the node that a label means.
 
-    A text is first taken as a name, then as a path with separator `sep` (None: any of `SEPARATORS`). A sequence is a
-    path. A path may leave out top names where the rest is unique; a full path, even of a single name, goes first.
+    A text is first taken as a name, then as a URI or notation, if the hierarchy has these, then as a path with separator
+    `sep` (None: any of `SEPARATORS`). A sequence is a path. A path may leave out top names where the rest is unique; a full path, even of a single name, goes first.
 
     Parameters
     ----------
@@ -68,6 +69,13 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
     for name in (label, label.strip()):
         if name in hierarchy.ids_by_name:
             return _find_path(hierarchy, [name], label, is_full)
+    identified = hierarchy.ids_by_identifier.get(plain_uri(label), [])
+    if len(identified) > 1:
+        raise UnknownLabelError(
+            f"{quote(label)} identifies {len(identified)} labels: {some(hierarchy.paths(identified))}; give the path"
+        )
+    if identified:
+        return identified[0]
     problem = None
     for separator in [sep] if sep is not None else SEPARATORS:
         names = split_path(label, separator)
@@ -103,7 +111,8 @@ def is_named(hierarchy: Hierarchy, label: str) -> bool:
     (True, True, False)
     """
     last = (split_path(label, separator)[-1] for separator in SEPARATORS)
-    return label in hierarchy.ids_by_name or any(name in hierarchy.ids_by_name for name in last)
+    is_known = label in hierarchy.ids_by_name or plain_uri(label) in hierarchy.ids_by_identifier
+    return is_known or any(name in hierarchy.ids_by_name for name in last)
 
 
 def mark_between(hierarchy: Hierarchy, label: str) -> str | None:
