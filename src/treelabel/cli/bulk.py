@@ -217,6 +217,7 @@ class Form:
     keep_columns: bool = False
     several: bool = False
     raw: bool = False
+    uris: bool = False
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,8 @@ class GrowingWriter:
         form = self._form
         if self._job.has_objects:
             ids, extra = decided.carried
-            lines = prediction_bytes(decided.decisions, ids, decided.scores, form.all_labels, form.alternatives, extra)
+            what = form.all_labels, form.alternatives, extra, form.uris
+            lines = prediction_bytes(decided.decisions, ids, decided.scores, *what)
             self._sink.write(self._compress(lines))
             return 0
         encoder = self._encoder = self._encoder or self._begin(decided)
@@ -310,10 +312,10 @@ def prediction_table(decided: "Decided", form: Form) -> pa.Table:
     ids, extra = decided.carried
     h = decided.scores.hierarchy
     columns = dict(extra) if form.keep_columns else {"id": ids}
-    predicted = prediction_columns(
-        decided.decisions, decided.scores, label_separator(h), form.all_labels, form.alternatives, form.several
-    )
-    names = column_names(h.max_depth, form.alternatives, form.several, list(columns))
+    what = form.all_labels, form.alternatives, form.several
+    predicted = prediction_columns(decided.decisions, decided.scores, label_separator(h), *what, uris=form.uris)
+    identifiers = [name for name in ("uri", "notation") if name in predicted]
+    names = column_names(h.max_depth, form.alternatives, form.several, list(columns), identifiers)
     return pa.table(columns | {names[name]: column for name, column in predicted.items()})
 
 

@@ -31,17 +31,22 @@ def _is_taxonomy(path: Path) -> bool:
     from treelabel.core.inputs import suffixes
     from treelabel.data.taxonomy.taxonomy_files import ENDINGS
 
-    ending = suffixes(path)[0]
-    return ending in (".taxonomy", ".ttl", ".rdf", ".nt", ".jsonld") or (
-        ending in ENDINGS and "taxonomy" in path.name.lower()
-    )
+    ending, name = suffixes(path)[0], path.name.lower()
+    is_named = "taxonomy" in name or "vocab" in name
+    return ending in (".taxonomy", ".ttl", ".rdf", ".nt", ".jsonld") or (ending in ENDINGS and is_named)
 
 
 def _taxonomy_options(read: o.ReadArguments) -> "TaxonomyOptions":
     from treelabel.data.taxonomy.taxonomy_tables import TaxonomyOptions
 
-    encoding = read.encoding or "utf-8"
-    return TaxonomyOptions(root=read.root, sep=read.sep, encoding=encoding, limits=read.limits, sheet=read.sheet)
+    return TaxonomyOptions(
+        root=read.root,
+        sep=read.sep,
+        language=read.language,
+        encoding=read.encoding or "utf-8",
+        limits=read.limits,
+        sheet=read.sheet,
+    )
 
 
 @o.with_read_options
@@ -232,7 +237,7 @@ def convert(
         elif is_scores:
             _convert_scores(source, target, unfold, cut)
         else:
-            _convert_taxonomy(source, target, read, unfold, cut)
+            _convert_taxonomy(source, target, read, to_format, unfold, cut)
         return
     if moves is None:
         dataset, others = read.read_with(source, without)
@@ -294,7 +299,9 @@ def _convert_scores(source: Path, target: Path, unfold: bool, cut: int | None) -
     typer.echo(f"wrote {target}: scores of {len(scores):,} documents")
 
 
-def _convert_taxonomy(source: Path, target: Path, read: o.ReadArguments, unfold: bool, cut: int | None) -> None:
+def _convert_taxonomy(
+    source: Path, target: Path, read: o.ReadArguments, to_format: str | None, unfold: bool, cut: int | None
+) -> None:
     from treelabel.data.taxonomy.taxonomy_files import read_with_summary, write_taxonomy
 
     hierarchy, _ = read_with_summary(source, _taxonomy_options(read))
@@ -302,8 +309,16 @@ def _convert_taxonomy(source: Path, target: Path, read: o.ReadArguments, unfold:
         hierarchy = hierarchy.unfold().new
     if cut is not None:
         hierarchy = hierarchy.cut(cut).new
-    write_taxonomy(hierarchy, target)
+    kinds = {None: None, "annif": "vocabulary", "vocabulary": "vocabulary"}
+    if to_format not in kinds:
+        raise TreelabelError(
+            f"--to-format is {to_format!r}; a taxonomy has the format of its ending, or is a vocabulary (of Annif)"
+        )
+    kind = kinds[to_format]
+    write_taxonomy(hierarchy, target, kind, read.language)  # type: ignore[arg-type]
     typer.echo(f"wrote {target}: {len(hierarchy):,} nodes")
+    if kind is not None and hierarchy.max_depth > 1:
+        print_note("a vocabulary of Annif has no hierarchy; .ttl (SKOS) keeps it")
 
 
 def _parts(text: str) -> dict[str, float]:

@@ -98,6 +98,7 @@ class ReadArguments:
         str | None, typer.Option(help="What a list of names is: labels (the default), or the steps of one path.")
     ] = None
     root: Annotated[str | None, typer.Option(help="Name of the taxonomy's root (default: a top called Root).")] = None
+    language: Annotated[str, typer.Option(help="Language of labels in a taxonomy that has several.")] = "en"
     format: Annotated[str | None, typer.Option(help="Format of the input (default: by its ending).")] = None
     encoding: Annotated[
         str | None,

@@ -8,6 +8,7 @@ import typer
 
 from treelabel.cli import options as o
 from treelabel.cli.printing import print_note, print_result
+from treelabel.core.errors import TreelabelError
 
 ResumeOption = Annotated[
     bool,
@@ -90,6 +91,9 @@ def predict(
     keep_columns: Annotated[
         bool, typer.Option("--keep-columns", help="Write all columns of the input, too, before the predictions.")
     ] = False,
+    uris: Annotated[
+        bool, typer.Option("--uris", help="Write the URIs of labels, too, and notations where the vocabulary has any.")
+    ] = False,
     to_format: o.ToFormatOption = None,
     raw: o.RawOption = False,
     resume: ResumeOption = False,
@@ -118,6 +122,7 @@ def predict(
       treelabel predict model new.csv.gz -o predictions.jsonl.gz --resume
       cat new.jsonl | treelabel predict model - --to-format csv | head
       treelabel predict model new.csv -o predictions.jsonl --rule optimal:hf1 --unknown 0.3
+      treelabel predict model new.csv -o predictions.csv --uris
       treelabel predict model new.csv -o predictions.jsonl --require-signature ours.pub.pem
     """
     from treelabel.cli.bulk import Form, Job, output_format, predict_file
@@ -136,7 +141,9 @@ def predict(
     asked = loaded.default_rule if rule is None else rule
     several = all_labels or loaded.regime_ == "multi_path" or not asked.startswith(ONE_LABEL)
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
-    form = Form(all_labels, alternatives, keep_columns, several, raw)
+    if uris and loaded.hierarchy_.identifiers is None:
+        raise TreelabelError(f"{model}: its labels have no URIs; fit it with a vocabulary that has (--taxonomy)")
+    form = Form(all_labels, alternatives, keep_columns, several, raw, uris)
     # Of a rule in a file, what the file holds.
     is_file = asked.endswith(".json") and Path(asked).is_file()
     options = {"rule": Path(asked).read_text(encoding="utf-8") if is_file else asked, "unknown": unknown}

@@ -76,7 +76,8 @@ def _read_sibling(files: Sequence[Path], options: dict[str, Any]) -> Known | Non
     if sibling is None:
         return None
     limits, encoding = options.get("limits", DEFAULT_LIMITS), options.get("encoding", "utf-8")
-    return known_from(sibling, options.get("root"), encoding, limits)._replace(sibling=sibling)
+    language = options.get("language", "en")
+    return known_from(sibling, options.get("root"), encoding, limits, language)._replace(sibling=sibling)
 
 
 def _read_widely(path: Path, taxonomy: Any, widen: bool, options: dict[str, Any], is_other: bool) -> Dataset:

@@ -40,8 +40,8 @@ class Hierarchy:
     `from_edges`, `from_parents`, `from_paths`, `from_nested`, `from_networkx`, `flat`, or `treelabel.read_taxonomy`.
 
     The parents of node i are parent_idx[parent_ptr[i]:parent_ptr[i + 1]], sorted; in a tree parent_idx alone is the
-    parent of every node. Names need not be unique, but paths are; `name_array` has them as an Arrow array. `identifiers`
-    has the URIs and notations of nodes that come from a vocabulary.
+    parent of every node. Names need not be unique, but paths are; `name_array` has them as an Arrow array.
+    `identifiers` has the URIs and notations of nodes that come from a vocabulary.
 
     Queries take an id or an array of ids and answer with label matrices (one row per id, one column per node), so that
     every set of nodes in the library has the same form.

@@ -74,9 +74,12 @@ def hierarchy_from_json(text: str | bytes, where: str) -> Hierarchy:
         raise damaged
     if "uris" not in stored and "notations" not in stored:
         return hierarchy
+    lists = stored.get("uris"), stored.get("notations")
     try:
-        return hierarchy.with_identifiers(stored["uris"], stored["notations"])
-    except (TreelabelError, KeyError, TypeError):
-        raise TreelabelError(
-            f"{where}: the stored hierarchy is damaged: expected a URI and a notation, or null, for every label"
-        ) from None
+        if all(isinstance(each, list) for each in lists):
+            return hierarchy.with_identifiers(*lists)
+    except TreelabelError:
+        pass
+    raise TreelabelError(
+        f"{where}: the stored hierarchy is damaged: expected a URI and a notation, or null, for every label"
+    )

@@ -8,6 +8,7 @@ the names on the path.
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
+from urllib.parse import quote as quote_uri
 
 import numpy as np
 
@@ -39,8 +40,9 @@ class UnknownLabelError(TreelabelError):
 def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None = None, is_full: bool = False) -> int:
     """Find the node that a label means.
 
-    A text is first taken as a name, then as a URI or notation, if the hierarchy has these, then as a path with separator
-    `sep` (None: any of `SEPARATORS`). A sequence is a path. A path may leave out top names where the rest is unique; a full path, even of a single name, goes first.
+    A text is first taken as a name, then as a URI or notation if the hierarchy has these, then as a path with separator
+    `sep` (None: any of `SEPARATORS`). A sequence is a path. A path may leave out top names where the rest is unique; a
+    full path, even of a single name, goes first.
 
     Parameters
     ----------
@@ -354,6 +356,23 @@ def _no_label(row: Any, index: int) -> UnknownLabelError:
     return UnknownLabelError(
         f"row {index}: expected a label, a list of labels, or a tuple (a path), found {quote(row)}"
     )
+
+
+def with_uris(hierarchy: Hierarchy) -> Hierarchy:
+    """Give every node a URI that has none: urn:treelabel: and its path, so that the same label has the same one.
+
+    >>> with_uris(Hierarchy.from_paths(["A > B c"])).identifiers.uris.to_pylist()
+    ['urn:treelabel:A', 'urn:treelabel:A/B%20c']
+    """
+    known = hierarchy.identifiers
+    uris = [None] * len(hierarchy) if known is None else known.uris.to_pylist()
+    if None not in uris:
+        return hierarchy
+    made = [
+        uri or "urn:treelabel:" + "/".join(quote_uri(name, safe="") for name in hierarchy.path_names(node))
+        for node, uri in enumerate(uris)
+    ]
+    return hierarchy.with_identifiers(made, None if known is None else known.notations.to_pylist())
 
 
 def decode(hierarchy: Hierarchy, labels: LabelMatrix, paths: bool = False, sep: str = SEPARATOR) -> list[list[str]]:

@@ -385,7 +385,7 @@ def test_labels_called_like_the_root_or_a_column_stay_labels(tmp_path: Path, nam
         (Hierarchy.flat(["a\nb"]), "txt", "paths cannot hold this hierarchy"),
         (Hierarchy.flat([" a"]), "txt", "paths cannot hold this hierarchy"),
         (DAG, "txt", "this needs a tree, but the hierarchy is a DAG"),
-        (DAG, "ttl", "t.ttl: cannot write a taxonomy with this ending; choose one of .tsv, .taxonomy, .csv, .txt"),
+        (DAG, "yaml", "t.yaml: cannot write a taxonomy with this ending; choose one of .tsv, .taxonomy, .csv, .txt"),
     ],
 )
 def test_what_a_form_cannot_hold_is_refused_and_no_file_is_left(

@@ -44,17 +44,19 @@ def _stem(file: Path) -> str:
     return name
 
 
-def read_sibling_taxonomy(file: Path, root: str | None, encoding: str, limits: Limits) -> tuple[Hierarchy, str]:
+def read_sibling_taxonomy(
+    file: Path, root: str | None, encoding: str, limits: Limits, language: str = "en"
+) -> tuple[Hierarchy, str]:
     """Read the taxonomy of data in some encoding: in UTF-8 if it is that, as treelabel writes it, else like the data.
 
     Returns the hierarchy and what was recognised, as `read_with_summary`.
     """
     try:
-        return read_with_summary(file, TaxonomyOptions(root=root, limits=limits))
+        return read_with_summary(file, TaxonomyOptions(root=root, language=language, limits=limits))
     except UndecodableError:
         if encoding == "utf-8":
             raise
-        return read_with_summary(file, TaxonomyOptions(root=root, encoding=encoding, limits=limits))
+        return read_with_summary(file, TaxonomyOptions(root=root, language=language, encoding=encoding, limits=limits))
 
 
 def sibling_path(data_file: Path, hierarchy: Hierarchy) -> Path:
@@ -123,8 +125,9 @@ def write_sibling_taxonomy(
 
 
 def _holds(file: Path, hierarchy: Hierarchy) -> bool:
-    """Return whether a file holds a hierarchy; what cannot be read holds none."""
+    """Return whether a file holds a hierarchy, and its identifiers if it has any; what cannot be read holds none."""
     try:
-        return read_taxonomy(file) == hierarchy
+        stored = read_taxonomy(file)
+        return stored == hierarchy and hierarchy.identifiers in (None, stored.identifiers)
     except TreelabelError:
         return False
