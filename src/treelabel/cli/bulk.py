@@ -17,7 +17,7 @@ from treelabel.core import spool
 from treelabel.core.append import AppendFile, StandardOutput, open_append
 from treelabel.core.compute import background
 from treelabel.core.errors import TreelabelError
-from treelabel.core.inputs import STANDARD, existing_file, suffixes
+from treelabel.core.inputs import STANDARD, suffixes
 from treelabel.core.standard import as_output
 
 if TYPE_CHECKING:
@@ -92,16 +92,21 @@ class Job:
 
     def about(self) -> dict[str, Any]:
         """Tell what the output is made of, to recognize the same job again."""
-        files = sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in self.folder.iterdir())
-        digest = hashlib.sha256(repr(files).encode()).hexdigest()[:16]
-        status = None if self.texts == STANDARD else self.texts.stat()
-        source = "standard input" if status is None else f"{self.texts}, {status.st_size} bytes, {status.st_mtime_ns}"
+        from treelabel.data.io.tables import data_files
+
+        stored = sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in self.folder.iterdir())
+        digest = hashlib.sha256(repr(stored).encode()).hexdigest()[:16]
+        files = [] if self.texts == STANDARD else [(file, file.stat()) for file in data_files(self.texts)]
+        listed = (f"{file}, {status.st_size} bytes, {status.st_mtime_ns}" for file, status in files)
+        source = "; ".join(listed) or "standard input"
         made_of = {"model": f"{self.folder} {digest}", "input": source, "treelabel": treelabel.__version__}
         return {**made_of, **self.options, "format": self.format, "option of reading": repr(asdict(self.read))}
 
     def check(self) -> None:
         """Refuse what cannot work, before anything is read."""
-        existing_file(self.texts)
+        from treelabel.data.io.tables import existing_data
+
+        existing_data(self.texts)
         if self.resume and STANDARD in (self.texts, self.output):
             raise TreelabelError("--resume needs files to go on with; standard input and output have no past")
 

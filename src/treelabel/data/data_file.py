@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.inputs import existing_file
 from treelabel.core.json_text import number_of
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.types import BoolArray, DoubleArray, IntArray
@@ -19,7 +18,7 @@ from treelabel.data.columns import ColumnChoice
 from treelabel.data.dataset import Dataset
 from treelabel.data.documents import DocumentReader, Extra, OnError, Problems, resize_batches
 from treelabel.data.io.format import BATCH, ReadOptions, batch_sizes, json_column
-from treelabel.data.io.tables import format_to_read, open_tables
+from treelabel.data.io.tables import existing_data, format_to_read, open_tables
 from treelabel.data.read import find_nodes, hierarchy_of_labels
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy, read_sibling_taxonomy
 from treelabel.hierarchy.hierarchy import Hierarchy
@@ -56,7 +55,7 @@ class DataFile:
         unknown = sorted(options.keys() - {"sep", "root", "format", "on_error", "progress", "language"})
         if unknown:
             raise TreelabelError(f"reading in batches has no option {unknown[0]!r}")
-        return cls(existing_file(path), choice, options=reading, **options)
+        return cls(existing_data(path), choice, options=reading, **options)
 
     def batches(
         self,

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from treelabel.core.errors import TreelabelError, quote, some
-from treelabel.core.inputs import existing_file
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.strings import describe_value
 from treelabel.core.types import IntArray
@@ -17,6 +16,7 @@ from treelabel.data.columns import ColumnChoice, ListMeaning, unprintable, witho
 from treelabel.data.dataset import MADE_OF_LABELS, Dataset
 from treelabel.data.documents import NO_LABEL, UNKNOWN, DocumentBatch, DocumentReader, OnError, Problems
 from treelabel.data.io.format import ReadOptions
+from treelabel.data.io.tables import existing_data
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy, read_sibling_taxonomy
 from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.identifiers import URI
@@ -113,7 +113,7 @@ def read(
     ...     read(file, labels="category", sep=" > ").hierarchy.paths()
     ['pet', 'pet > dog', 'pet > cat']
     """
-    file = existing_file(path)
+    file = existing_data(path)
     if "" in (sep, label_sep):
         raise TreelabelError("a separator must be at least one character; without one it is guessed")
     if isinstance(taxonomy, str | Path):
@@ -170,7 +170,9 @@ def read_documents(reader: DocumentReader, find_hierarchy: "Callable[[], Known]"
     how = {name: getattr(options, name) for name in ("encoding", "delimiter", "header", "quotes", "sheet")}
     how |= {"sep": known.sep or sep, "label_sep": choice.label_sep, "lists": choice.lists, "format": reader.format}
     reading = {name: value for name, value in (reader.columns.reading() | how).items() if value != _USUAL.get(name)}
-    return replace(data, choices=choices, group=choice.group, reading=reading)
+    # Lines of several files, numbered through, are in none of them.
+    lines = None if reader.source.files else data.lines
+    return replace(data, choices=choices, group=choice.group, reading=reading, lines=lines)
 
 
 class Known(NamedTuple):

@@ -8,6 +8,7 @@ from treelabel.core.atomic_output import remove_file
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import STANDARD, UndecodableError, suffixes
 from treelabel.core.limits import Limits
+from treelabel.data.io.sqlite import file_behind
 from treelabel.data.taxonomy.taxonomy_files import (
     read_taxonomy,
     read_with_summary,
@@ -31,6 +32,7 @@ def _candidates(data_file: Path) -> list[Path]:
     """List the names under which the hierarchy of a data file is looked for; the first that exists is taken."""
     if data_file == STANDARD:
         return []
+    data_file = file_behind(data_file)
     stems = (f"{_stem(data_file)}.taxonomy", "taxonomy")
     choices = (data_file.with_name(stem + ending) for stem in stems for ending in SIBLING_ENDINGS)
     return [choice for choice in choices if choice != data_file]
@@ -61,7 +63,8 @@ def read_sibling_taxonomy(
 
 def sibling_path(data_file: Path, hierarchy: Hierarchy) -> Path:
     """Return the file that holds the hierarchy of one data file: train.csv -> train.taxonomy.tsv."""
-    return data_file.with_name(f"{_stem(data_file)}.taxonomy{taxonomy_ending(hierarchy)}")
+    file = file_behind(data_file)
+    return file.with_name(f"{_stem(file)}.taxonomy{taxonomy_ending(hierarchy)}")
 
 
 def taxonomy_ending(hierarchy: Hierarchy) -> str:
