@@ -22,7 +22,7 @@ from treelabel.core.standard import as_output
 
 if TYPE_CHECKING:
     from treelabel.data.dataset import Dataset
-    from treelabel.data.io.format import TableEncoder
+    from treelabel.data.io.format import TableEncoder, WriteOptions
     from treelabel.models.base import Model
     from treelabel.models.streaming import Decided
     from treelabel.scores.score_matrix import Scores
@@ -32,6 +32,9 @@ FIRST = 256
 FIRST_OF_PIPE = 1
 # A row group of Parquet has at least so many bytes.
 ROW_GROUP = 1 << 24
+
+# The columns of documents in formats for people who confirm predictions.
+DOCUMENT = ("id", "text", "labels", "scores")
 
 Sink = AppendFile | StandardOutput
 
@@ -66,10 +69,10 @@ def output_format(output: Path, requested: str | None, formats: dict[str, tuple[
         return requested
     if output == STANDARD:
         return next(iter(formats))
-    ending = suffixes(output)[0]
-    for name, endings in formats.items():
-        if ending in endings:
-            return name
+    file = output.name.lower() if suffixes(output)[1] is None else output.stem.lower()
+    matching = {end: name for name, endings in formats.items() for end in endings if file.endswith(end)}
+    if matching:
+        return matching[max(matching, key=len)]
     known = ", ".join(ending for each in formats.values() for ending in each)
     raise TreelabelError(f"{output}: {what} are written as {known}; choose one of these endings, or --to-format")
 
@@ -89,6 +92,8 @@ class Job:
     # Whether files of the format can grow at their end, and whether it writes documents as objects, not as rows.
     can_grow: bool = False
     has_objects: bool = False
+    # Whether texts are written, too.
+    with_texts: bool = False
 
     def about(self) -> dict[str, Any]:
         """Tell what the output is made of, to recognize the same job again."""
@@ -134,7 +139,10 @@ class Job:
             if done > 0:
                 done -= len(data)
                 continue
-            yield data, (data.ids.arrow.combine_chunks(), data.extra)
+            texts = {"text": data.texts.arrow} if self.with_texts else {}
+            taken = DOCUMENT if self.with_texts else ()
+            others = {name: column for name, column in data.extra.items() if name not in taken}
+            yield data, (data.ids.arrow.combine_chunks(), {**texts, **others})
 
 
 # Bytes
@@ -223,6 +231,8 @@ class Form:
     several: bool = False
     raw: bool = False
     uris: bool = False
+    # What labels are in a format for people who confirm them: "paths" or "path lists"; None in other formats.
+    suggested: str | None = None
 
 
 @dataclass(frozen=True)
@@ -259,7 +269,8 @@ class GrowingWriter:
             return 0
         encoder = self._encoder = self._encoder or self._begin(decided)
         before = encoder.escaped
-        self._sink.write(self._compress(encoder.encode(prediction_table(decided, form))))
+        table = prediction_table(decided, form) if form.suggested is None else suggestion_table(decided, form)
+        self._sink.write(self._compress(encoder.encode(table)))
         return encoder.escaped - before
 
     def _begin(self, decided: "Decided") -> "TableEncoder":
@@ -268,14 +279,15 @@ class GrowingWriter:
         from treelabel.data.io.registry import FORMATS
 
         form = self._form
-        if self.marked is None:
-            names = pa.array(decided.scores.hierarchy.names, pa.large_string())
-            self.marked = not form.raw and (form.keep_columns or may_hold_formulas([names, decided.carried[0]]))
-        options = WriteOptions(escape=not form.raw, mark=self.marked, resumed=self._sink.size > 0)
         encoder = FORMATS[self._job.format].encoder
         if encoder is None:
             raise AssertionError(f"{self._job.format} cannot grow")
-        return encoder(options)
+        if form.suggested is not None:
+            return encoder(suggestion_options(self._job))
+        if self.marked is None:
+            names = pa.array(decided.scores.hierarchy.names, pa.large_string())
+            self.marked = not form.raw and (form.keep_columns or may_hold_formulas([names, decided.carried[0]]))
+        return encoder(WriteOptions(escape=not form.raw, mark=self.marked, resumed=self._sink.size > 0))
 
     def finish(self) -> None:
         """Give the file its name."""
@@ -292,7 +304,8 @@ class SpooledWriter:
 
     def add(self, decided: "Decided") -> int:
         """Write a batch."""
-        table = prediction_table(decided, self._form)
+        form = self._form
+        table = prediction_table(decided, form) if form.suggested is None else suggestion_table(decided, form)
         schema = self._spool.begin(table.schema)
         for batch in table.cast(schema).combine_chunks().to_batches():
             self._spool.add(batch)
@@ -307,7 +320,9 @@ class SpooledWriter:
         from treelabel.data.io.tables import write_tables
 
         tables = spool.joined_batches(spool.read_spool(stream), ROW_GROUP)
-        write_tables(tables, target, WriteOptions(sheet="predictions"), self._job.format)
+        is_suggested = self._form.suggested is not None
+        options = suggestion_options(self._job) if is_suggested else WriteOptions(sheet="predictions")
+        write_tables(tables, target, options, self._job.format)
 
 
 def prediction_table(decided: "Decided", form: Form) -> pa.Table:
@@ -322,6 +337,29 @@ def prediction_table(decided: "Decided", form: Form) -> pa.Table:
     identifiers = [name for name in ("uri", "notation") if name in predicted]
     names = column_names(h.max_depth, form.alternatives, form.several, list(columns), identifiers)
     return pa.table(columns | {names[name]: column for name, column in predicted.items()})
+
+
+def suggestion_table(decided: "Decided", form: Form) -> pa.Table:
+    """Put predictions beside ids and texts, as formats hold documents with their labels, and the scores of labels."""
+    from treelabel.rules.decision_columns import chosen_labels
+
+    ids, columns = decided.carried
+    labels = chosen_labels(decided.decisions, decided.scores, form.all_labels)
+    h = labels.hierarchy
+    if form.suggested == "path lists":
+        texts = pa.array([h.path_names(node) for node in labels.nodes.tolist()], pa.list_(pa.string()))
+    else:
+        texts = labels.names(paths=h.max_depth > 1).cast(pa.large_string())
+    return pa.table({"id": ids, **columns, "labels": labels.lists(texts), "scores": labels.lists(pa.array(labels.p))})
+
+
+def suggestion_options(job: Job) -> "WriteOptions":
+    """Say who suggests labels, and which there are."""
+    from treelabel.data.io.format import WriteOptions
+
+    h = job.model.hierarchy_
+    names = h.paths() if h.max_depth > 1 else list(h.names)
+    return WriteOptions(labels=["labels"], hierarchy=h, agent=f"treelabel {job.model.name}", label_texts=names)
 
 
 def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any]) -> Written:

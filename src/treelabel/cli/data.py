@@ -208,14 +208,21 @@ def convert(
     With --moves, data, predictions (.jsonl) and scores are carried to the new --taxonomy: labels that were merged add
     up, a label that was split goes to what its new ones have in common, a deleted one to its parent.
 
+    IN may also be a folder of text files, a pattern of files ('in/*.csv') or a table of SQLite (sqlite:///file.db#table).
+    Where formats share an ending (.json, .jsonl, .tsv, .txt), the beginning of the file tells them apart, and --format
+    says otherwise.
+
     \b
-    Formats: csv, tsv, jsonl, parquet, fasttext, xmc, htc, xlsx; add .gz or .zst to compress text.
+    Formats: csv, tsv, jsonl, parquet, fasttext, xmc, htc, xlsx, arrow, annif, label_studio, prodigy, argilla, spacy,
+    libmultilabel, libsvm, txt, folder, sqlite; add .gz or .zst to compress text.
     Examples:
       treelabel convert train.csv train.parquet --labels category --sep ' > '
       treelabel convert train.jsonl.gz train.ft --taxonomy tax.tsv --deduplicate
       treelabel convert tickets.xlsx tickets.csv --sheet 2
       treelabel convert test.csv clean-test.csv --without train.csv
-      treelabel convert subjects.ttl subjects.taxonomy.tsv
+      treelabel convert subjects.ttl subjects.taxonomy.tsv --language fi
+      treelabel convert annotated.json train.csv --taxonomy tax.tsv
+      treelabel convert train.csv corpus --to-format annif
       treelabel convert scores.npz new-scores.npz --moves moves.tsv --taxonomy new.tsv
       zcat train.csv.gz | treelabel convert - - --to-format parquet | ssh store 'cat > train.parquet'
     """
@@ -302,6 +309,7 @@ def _convert_scores(source: Path, target: Path, unfold: bool, cut: int | None) -
 def _convert_taxonomy(
     source: Path, target: Path, read: o.ReadArguments, to_format: str | None, unfold: bool, cut: int | None
 ) -> None:
+    from treelabel.core.atomic_output import open_output
     from treelabel.data.taxonomy.taxonomy_files import read_with_summary, write_taxonomy
 
     hierarchy, _ = read_with_summary(source, _taxonomy_options(read))
@@ -309,10 +317,18 @@ def _convert_taxonomy(
         hierarchy = hierarchy.unfold().new
     if cut is not None:
         hierarchy = hierarchy.cut(cut).new
+    if to_format == "label_studio":
+        from treelabel.data.io.label_studio import label_config
+
+        with open_output(target) as stream:
+            stream.write(label_config(hierarchy).encode() + b"\n")
+        typer.echo(f"wrote {target}: the labelling configuration for {len(hierarchy):,} nodes")
+        return
     kinds = {None: None, "annif": "vocabulary", "vocabulary": "vocabulary"}
     if to_format not in kinds:
         raise TreelabelError(
-            f"--to-format is {to_format!r}; a taxonomy has the format of its ending, or is a vocabulary (of Annif)"
+            f"--to-format is {to_format!r}; a taxonomy has the format of its ending, or is a vocabulary (annif) or a "
+            "configuration (label_studio)"
         )
     kind = kinds[to_format]
     write_taxonomy(hierarchy, target, kind, read.language)  # type: ignore[arg-type]

@@ -98,6 +98,8 @@ class _TaskRows:
         if len(annotations) > 1:
             LOG.info("%s: of several annotations of a task, the newest is taken, or the ground truth", self._path)
         if not annotations:
+            if task.get("predictions"):
+                LOG.info("%s: predictions are no labels; tasks without an annotation have none", self._path)
             return iter(())
         newest = max(
             enumerate(annotations),

@@ -21,7 +21,10 @@ def is_prodigy(head: Head) -> bool:
 
 
 def read_prodigy(path: Path, options: ReadOptions) -> TableSource:
-    """Read tasks; those that were rejected or ignored are left out where labels are read, and counted."""
+    """Read tasks; those that were rejected or ignored are left out where labels are read, and counted.
+
+    Options that are accepted beforehand, in tasks that nobody answered, are no labels.
+    """
     return read_objects(path, options, _task)
 
 
@@ -31,7 +34,7 @@ def _task(values: dict[str, Any]) -> dict[str, Any]:
     row = dict(meta) if isinstance(meta, dict) else {}
     row |= {name: value for name, value in values.items() if name not in ("meta", "options", "label", "labels", ACCEPT)}
     if isinstance(values.get("options"), list) or ACCEPT in values:
-        labels = _accepted(values)
+        labels = _accepted(values) if ANSWER in values else []
     else:
         label = values.get("label", values.get("labels", []))
         labels = label if isinstance(label, list) else [label]
