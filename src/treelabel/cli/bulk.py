@@ -388,5 +388,6 @@ def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any
             state["marked"] = writer.marked
             sink.commit(**state)
         writer.finish()
-    sep = None if job.has_objects or not form.several else label_separator(job.model.hierarchy_)
+    in_one_cell = form.several and not job.has_objects and form.suggested is None
+    sep = label_separator(job.model.hierarchy_) if in_one_cell else None
     return Written(state["rows"], state["rule"], state["empty"], state["escaped"], sep)
