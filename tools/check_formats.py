@@ -130,7 +130,7 @@ def ask(python: Path, program: str, folder: Path) -> dict[str, Any]:
     """Run a program of a tool's environment, which leaves its answer in a file."""
     code = f"import json\n{program}\njson.dump(answer, open('answer.json', 'w'))\n"
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    command = [python, "-W", "ignore", "-c", code]
+    command = [str(python), "-W", "ignore", "-c", code]
     ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if ended.returncode != 0:
         raise AssertionError(f"the tool failed: {ended.stderr.strip().splitlines()[-1]}")

@@ -1,7 +1,8 @@
 """Identifiers of labels: the URI and the notation by which a vocabulary knows a concept, whatever its name."""
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,27 @@ def plain_uri(text: str) -> str:
     """
     text = text.strip()
     return text[1:-1] if text[:1] == "<" and text[-1:] == ">" else text
+
+
+def uri_end(uri: str) -> str:
+    """Return the last part of a URI.
+
+    >>> uri_end("http://example.org/c#p10"), uri_end("urn:isbn:1")
+    ('p10', 'urn:isbn:1')
+    """
+    return uri.rstrip("/#").replace("#", "/").rpartition("/")[2]
+
+
+def distinct_names(names: Sequence[str], codes: Sequence[str], uris: Sequence[str]) -> list[str]:
+    """Tell labels with one name apart: by a code in brackets, or by their URIs where these are the same, too.
+
+    >>> distinct_names(["bank", "bank", "money"], ["7", "8", "9"], ["a", "b", "c"])
+    ['bank [7]', 'bank [8]', 'money']
+    """
+    count = Counter(names)
+    coded = [name if count[name] == 1 else f"{name} [{code}]" for name, code in zip(names, codes, strict=True)]
+    again = Counter(coded)
+    return [name if again[name] == 1 else f"{name} <{uri}>" for name, uri in zip(coded, uris, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)

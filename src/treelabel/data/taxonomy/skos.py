@@ -5,7 +5,6 @@ A vocabulary must not grow by entities, take a parser for minutes, or fetch anyt
 
 import json
 import re
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.data.columns import require_printable
 from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.identifiers import distinct_names, uri_end
 from treelabel.hierarchy.label_ids import with_uris
 
 LINE_BREAK = re.compile(r"[ \t]*[\t\r\n]\s*")
@@ -165,13 +165,10 @@ def _read(file: Path, limits: Limits) -> tuple[Any, set[tuple[Any, Any]], set[An
 
 
 def _names(graph: Any, concepts: set[Any], language: str) -> dict[Any, str]:
-    names = {concept: _label(graph, concept, language) or _code(graph, concept) for concept in concepts}
-    count = Counter(names.values())
-    unique = {
-        concept: name if count[name] == 1 else f"{name} [{_code(graph, concept)}]" for concept, name in names.items()
-    }
-    again = Counter(unique.values())
-    return {concept: name if again[name] == 1 else f"{name} <{concept}>" for concept, name in unique.items()}
+    listed = list(concepts)
+    codes = [_code(graph, concept) for concept in listed]
+    names = [_label(graph, concept, language) or code for concept, code in zip(listed, codes, strict=True)]
+    return dict(zip(listed, distinct_names(names, codes, list(map(str, listed))), strict=True))
 
 
 def _label(graph: Any, concept: Any, language: str) -> str | None:
@@ -186,7 +183,7 @@ def _code(graph: Any, concept: Any) -> str:
     from rdflib import SKOS
 
     notation = graph.value(concept, SKOS.notation)
-    return str(notation) if notation is not None else str(concept).rstrip("/#").replace("#", "/").rpartition("/")[2]
+    return str(notation) if notation is not None else uri_end(str(concept))
 
 
 # Checks before a vocabulary is read

@@ -26,7 +26,7 @@ from treelabel.data.taxonomy.taxonomy_columns import (
 )
 from treelabel.hierarchy.edges import Edges, edges_of_pairs, text_array
 from treelabel.hierarchy.hierarchy import Hierarchy, split_path
-from treelabel.hierarchy.identifiers import Identifiers, plain_uri
+from treelabel.hierarchy.identifiers import Identifiers, distinct_names, plain_uri, uri_end
 from treelabel.hierarchy.moves import Move
 
 TaxonomyFormat = Literal["edges", "paths", "json", "skos", "vocabulary"]
@@ -122,20 +122,25 @@ def _without_empty_end(row: list[str]) -> list[str]:
 
 
 def _read_vocabulary(rows: list[NumberedRow], vocabulary: VocabularyColumn, file: Path) -> Hierarchy:
-    """Read a vocabulary without broader terms: its labels are one level, with their URIs and notations."""
-    line_of: dict[str, int] = {}
+    """Read a vocabulary without broader terms: its labels are one level, with their URIs and notations.
+
+    Labels with the same name are told apart as those of SKOS are.
+    """
     for number, row in rows:
-        name = vocabulary.name_of(row)
-        if not name:
+        if not vocabulary.name_of(row):
             raise TreelabelError(f"{file}:{number}: {quote(row[vocabulary.uri])} has no label")
-        if line_of.setdefault(name, number) != number:
-            raise TreelabelError(
-                f"{file}:{number}: the label {quote(name)} stands on line {line_of[name]} with another URI; give one "
-                "of the two another name"
-            )
-    require_printable(line_of, file)
-    uris = [row[vocabulary.uri] for _, row in rows]
-    return Hierarchy.flat(line_of).with_identifiers(uris, [vocabulary.notation_of(row) for _, row in rows])
+    uris = [plain_uri(row[vocabulary.uri]) for _, row in rows]
+    notations = [vocabulary.notation_of(row) for _, row in rows]
+    codes = [notation or uri_end(uri) for notation, uri in zip(notations, uris, strict=True)]
+    names = distinct_names([vocabulary.name_of(row) for _, row in rows], codes, uris)
+    line_of = {name: number for name, (number, _) in zip(names, rows, strict=True)}
+    if len(line_of) < len(rows):
+        number, name = next((n, name) for name, (n, _) in zip(names, rows, strict=True) if line_of[name] != n)
+        raise TreelabelError(
+            f"{file}:{number}: {quote(name)} stands on line {line_of[name]}, too; leave out one of them"
+        )
+    require_printable(names, file)
+    return Hierarchy.flat(names).with_identifiers(uris, notations)
 
 
 def _identifiers(rows: list[NumberedRow], columns: ParentColumns, edges: Edges, file: Path) -> Identifiers | None:
