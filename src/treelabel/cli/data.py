@@ -275,7 +275,10 @@ def _write_documents(
 
     if target == STANDARD:
         to_format = to_format or "jsonl"
-        with as_output(STANDARD, d.FORMATS.find(to_format).endings[0]) as target:
+        ending = d.FORMATS.find(to_format).ending
+        if not ending:
+            raise TreelabelError(f"the format {to_format} cannot be written to standard output; name what to write")
+        with as_output(STANDARD, ending) as target:
             d.write(dataset, target, to_format, labels_as, None, False, not raw)  # type: ignore[arg-type]
     else:
         written = d.write(dataset, target, to_format, labels_as, None, write_taxonomy, not raw, overwrite=force)  # type: ignore[arg-type]
@@ -393,7 +396,9 @@ def split(
         divided = dict(zip(("train", "test"), d.per_class(dataset, per_class, seed), strict=True))
     else:
         divided = d.split(dataset, _parts(parts), by, column, seed, keep_duplicates=keep_duplicates)  # type: ignore[arg-type]
-    ending = d.FORMATS.find(to_format).endings[0]
+    ending = d.FORMATS.find(to_format).ending
+    if to_format == "sqlite":
+        raise TreelabelError("parts are files of their own; choose another --to-format than sqlite")
     targets = {name: folder / f"{name}{ending}" for name in divided}
     there = [path for path in targets.values() if path.exists()]
     if there and not force:

@@ -174,6 +174,11 @@ class Format:
     recognizes: "Callable[[Head], bool] | None" = None
     lacks: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
+    @property
+    def ending(self) -> str:
+        """The usual ending of its files, empty for a folder."""
+        return self.endings[0] if self.endings else ""
+
     def held_in(self, path: Path) -> frozenset[str]:
         """Return what a file of the format holds."""
         return self.holds - self.lacks.get(suffixes(path)[0], frozenset())

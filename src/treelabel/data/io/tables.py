@@ -150,7 +150,7 @@ def repeatable(path: Path, format: str | None = None) -> Iterator[Path]:  # noqa
         return
     entry = format_to_read(path, format, ReadOptions())
     with tempfile.TemporaryDirectory(prefix="treelabel-") as folder:
-        copy = Path(folder, f"standard_input{entry.endings[0] if entry.endings else ''}")
+        copy = Path(folder, f"standard_input{entry.ending}")
         with copy.open("wb") as stream:
             shutil.copyfileobj(standard_input(), stream)
         yield copy
