@@ -509,7 +509,7 @@ class Hierarchy:
     def with_identifiers(
         self, uris: Iterable[str | None], notations: Iterable[str | None] | None = None
     ) -> "Hierarchy":
-        """Give nodes the URIs and notations by which a vocabulary knows them.
+        """Return the hierarchy with the URIs and notations by which a vocabulary knows its labels.
 
         Parameters
         ----------

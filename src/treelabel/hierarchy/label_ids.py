@@ -359,7 +359,7 @@ def _no_label(row: Any, index: int) -> UnknownLabelError:
 
 
 def with_uris(hierarchy: Hierarchy) -> Hierarchy:
-    """Give every node a URI that has none: urn:treelabel: and its path, so that the same label has the same one.
+    """Add a URI to every node that has none: urn:treelabel: and its path, so that the same label has the same one.
 
     >>> with_uris(Hierarchy.from_paths(["A > B c"])).identifiers.uris.to_pylist()
     ['urn:treelabel:A', 'urn:treelabel:A/B%20c']
