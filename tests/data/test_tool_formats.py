@@ -170,6 +170,7 @@ def test_a_shared_ending_is_told_apart_by_the_content_and_said_in_a_line(
         ("d.tsv", f"uri\tlabel\n<{BASE}1>\tb\n", "tsv"),
         ("d.jsonl", '{"text": "a", "label": "b"}\n', "jsonl"),
         ("d.json", '[{"text": "a", "data": 1}]', "jsonl"),
+        ("d.jsonl", '{"text": "a", "options": ["b", "c"], "label": "b"}', "jsonl"),
         ("d.txt", "id\tlabels\ttext\n", "tsv"),
         ("d.txt", "Title\tBody\tTag\n", "tsv"),
         ("d.svm", "2 3 4\n0 1:1\n1 1:1\n", "xmc"),

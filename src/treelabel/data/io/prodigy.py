@@ -16,8 +16,10 @@ MOST_OPTIONS = 200
 def is_prodigy(head: Head) -> bool:
     """Return whether a file begins with a task: an answer, or options to choose from, or hashes."""
     values = head.values or {}
+    options = values.get("options")
+    is_choice = isinstance(options, list) and bool(options) and all(isinstance(o, dict) and "id" in o for o in options)
     is_answered = values.get(ANSWER) in (ACCEPT, *NOT_ACCEPTED) and bool({ACCEPT, "label", "options"} & values.keys())
-    return is_answered or isinstance(values.get("options"), list) or {"_input_hash", "_task_hash"} <= values.keys()
+    return is_answered or is_choice or {"_input_hash", "_task_hash"} <= values.keys()
 
 
 def read_prodigy(path: Path, options: ReadOptions) -> TableSource:

@@ -21,7 +21,8 @@ THRESHOLD = 0.5
 
 def is_spacy(head: Head) -> bool:
     """Return whether a file begins with an object that has categories."""
-    return isinstance((head.values or {}).get("cats"), dict)
+    values = head.values or {}
+    return isinstance(values.get("cats"), dict) and "text" in values
 
 
 def read_spacy(path: Path, options: ReadOptions) -> TableSource:
