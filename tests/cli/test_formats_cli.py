@@ -83,6 +83,19 @@ def test_parts_of_a_split_may_be_folders(folder: Path, run: Run) -> None:
     assert "cannot be written to standard output" in refused.err
 
 
+def test_a_file_that_is_recognized_by_its_content_is_repaired_as_what_it_is(folder: Path, run: Run) -> None:
+    tasks = [{"text": text, "label": "cats", "answer": "accept"} for text in ("purr meow", "purr meow", "", "hiss")]
+    file = put(folder, "tasks.jsonl", "\n".join(map(json.dumps, tasks)))
+    ended = run("inspect", file, "--fix", folder / "mended.jsonl", "--taxonomy", folder / "vocab.ttl")
+    assert ended.code == 0
+    assert list(read(folder / "mended.jsonl", taxonomy=folder / "vocab.ttl").texts) == ["purr meow", "hiss"]
+    assert run("convert", folder / "corpus.tsv", folder / "texts", "--to-format", "folder").code == 0
+    for source, target in (("texts", "from_folder.csv"), ("cor*.tsv", "from_pattern.csv")):
+        ended = run("inspect", folder / source, "--fix", folder / target, "--taxonomy", folder / "vocab.ttl")
+        assert ended.code == 0
+        assert sorted(read(folder / target).paths()) == [["pets > cats"], ["pets > dogs"]]
+
+
 def test_what_is_lost_is_said(folder: Path, run: Run) -> None:
     taxonomy = ["--taxonomy", folder / "vocab.ttl"]
     ended = run("convert", folder / "corpus.tsv", folder / "again.annif.tsv", *taxonomy)

@@ -67,17 +67,16 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
     treelabel.hierarchy.label_ids.UnknownLabelError: 'Rest' names 2 labels: 'A > Rest', 'B > Rest'; give the full path
     """
     if not isinstance(label, str):
-        return _find_path(hierarchy, [name.strip() for name in label], SEPARATOR.join(label), is_full)
+        names = [name.strip() for name in label]
+        is_new = len(names) == 1 and names[0] not in hierarchy.ids_by_name
+        identified = _find_identified(hierarchy, names[0]) if is_new else None
+        return _find_path(hierarchy, names, SEPARATOR.join(label), is_full) if identified is None else identified
     for name in (label, label.strip()):
         if name in hierarchy.ids_by_name:
             return _find_path(hierarchy, [name], label, is_full)
-    identified = hierarchy.ids_by_identifier.get(plain_uri(label), [])
-    if len(identified) > 1:
-        raise UnknownLabelError(
-            f"{quote(label)} identifies {len(identified)} labels: {some(hierarchy.paths(identified))}; give the path"
-        )
-    if identified:
-        return identified[0]
+    identified = _find_identified(hierarchy, label)
+    if identified is not None:
+        return identified
     problem = None
     for separator in [sep] if sep is not None else SEPARATORS:
         names = split_path(label, separator)
@@ -94,6 +93,16 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
             f"(--label-sep {quote(mark)})"
         )
     raise problem or _unknown(hierarchy, label)
+
+
+def _find_identified(hierarchy: Hierarchy, label: str) -> int | None:
+    """Find the node of a URI or a notation; None if it is none."""
+    nodes = hierarchy.ids_by_identifier.get(plain_uri(label), [])
+    if len(nodes) > 1:
+        raise UnknownLabelError(
+            f"{quote(label)} identifies {len(nodes)} labels: {some(hierarchy.paths(nodes))}; give the path"
+        )
+    return nodes[0] if nodes else None
 
 
 def is_named(hierarchy: Hierarchy, label: str) -> bool:
