@@ -71,8 +71,10 @@ def _data(folder: Path) -> Iterator[Sample]:
     features = sparse.csr_array(np.arange(3 * len(LEAF)).reshape(-1, 3) % 7 / 7, dtype=np.float32)
     numbered = Dataset(LEAF.ids, LEAF.texts, LEAF.labels, LEAF.hierarchy, features=features)
     for name, entry in FORMATS.items():
+        if not entry.endings or "no labels" in entry.holds:
+            continue
         data = numbered if "features" in entry.holds else LEAF
-        for compression in ("",) if name in ("parquet", "xlsx") else ("", ".gz", ".zst", ".bz2"):
+        for compression in ("",) if name in ("parquet", "xlsx", "arrow") else ("", ".gz", ".zst", ".bz2"):
             file = f"{name}{entry.endings[0]}{compression}"
             write(data[:12], folder / file, taxonomy=False)
             yield Sample(file, "data")

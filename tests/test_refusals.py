@@ -255,7 +255,10 @@ def test_a_parquet_file_that_is_cut_short_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(TreelabelError, match=r": is a folder, expected a file$"):
+    with pytest.raises(
+        TreelabelError,
+        match=r": is a folder, expected a file, or a folder of texts: .*are a pattern",
+    ):
         read(tmp_path)
     (tmp_path / "out.csv").mkdir()
     with pytest.raises(TreelabelError, match=r"out\.csv: is a folder, expected the name of a file to write"):

@@ -366,7 +366,7 @@ def break_writing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None
 
         return call
 
-    for module, name in (("treelabel.data.write", "decode"), ("treelabel.data.io.xmc", "_lines")):
+    for module, name in (("treelabel.data.write", "_label_lists"), ("treelabel.data.io.xmc", "feature_lines")):
         place = import_module(module)
         monkeypatch.setattr(place, name, failing(getattr(place, name)))
 

@@ -51,7 +51,7 @@ def sample() -> Dataset:
 
 
 FILES = [
-    *(f"d{entry.endings[0]}" for entry in FORMATS.values()),
+    *(f"d{entry.endings[0]}" for entry in FORMATS.values() if entry.endings),
     "array.json",
     "d.csv.gz",
     "d.jsonl.zst",

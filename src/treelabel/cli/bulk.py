@@ -17,12 +17,12 @@ from treelabel.core import spool
 from treelabel.core.append import AppendFile, StandardOutput, open_append
 from treelabel.core.compute import background
 from treelabel.core.errors import TreelabelError
-from treelabel.core.inputs import STANDARD, existing_file, suffixes
+from treelabel.core.inputs import STANDARD, suffixes
 from treelabel.core.standard import as_output
 
 if TYPE_CHECKING:
     from treelabel.data.dataset import Dataset
-    from treelabel.data.io.format import TableEncoder
+    from treelabel.data.io.format import TableEncoder, WriteOptions
     from treelabel.models.base import Model
     from treelabel.models.streaming import Decided
     from treelabel.scores.score_matrix import Scores
@@ -32,6 +32,9 @@ FIRST = 256
 FIRST_OF_PIPE = 1
 # A row group of Parquet has at least so many bytes.
 ROW_GROUP = 1 << 24
+
+# The columns of documents in formats for people who confirm predictions.
+DOCUMENT = ("id", "text", "labels", "scores")
 
 Sink = AppendFile | StandardOutput
 
@@ -66,10 +69,10 @@ def output_format(output: Path, requested: str | None, formats: dict[str, tuple[
         return requested
     if output == STANDARD:
         return next(iter(formats))
-    ending = suffixes(output)[0]
-    for name, endings in formats.items():
-        if ending in endings:
-            return name
+    file = output.name.lower() if suffixes(output)[1] is None else output.stem.lower()
+    matching = {end: name for name, endings in formats.items() for end in endings if file.endswith(end)}
+    if matching:
+        return matching[max(matching, key=len)]
     known = ", ".join(ending for each in formats.values() for ending in each)
     raise TreelabelError(f"{output}: {what} are written as {known}; choose one of these endings, or --to-format")
 
@@ -89,19 +92,26 @@ class Job:
     # Whether files of the format can grow at their end, and whether it writes documents as objects, not as rows.
     can_grow: bool = False
     has_objects: bool = False
+    # Whether texts are written, too.
+    with_texts: bool = False
 
     def about(self) -> dict[str, Any]:
         """Tell what the output is made of, to recognize the same job again."""
-        files = sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in self.folder.iterdir())
-        digest = hashlib.sha256(repr(files).encode()).hexdigest()[:16]
-        status = None if self.texts == STANDARD else self.texts.stat()
-        source = "standard input" if status is None else f"{self.texts}, {status.st_size} bytes, {status.st_mtime_ns}"
+        from treelabel.data.io.tables import data_files
+
+        stored = sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in self.folder.iterdir())
+        digest = hashlib.sha256(repr(stored).encode()).hexdigest()[:16]
+        files = [] if self.texts == STANDARD else [(file, file.stat()) for file in data_files(self.texts)]
+        listed = (f"{file}, {status.st_size} bytes, {status.st_mtime_ns}" for file, status in files)
+        source = "; ".join(listed) or "standard input"
         made_of = {"model": f"{self.folder} {digest}", "input": source, "treelabel": treelabel.__version__}
         return {**made_of, **self.options, "format": self.format, "option of reading": repr(asdict(self.read))}
 
     def check(self) -> None:
         """Refuse what cannot work, before anything is read."""
-        existing_file(self.texts)
+        from treelabel.data.io.tables import existing_data
+
+        existing_data(self.texts)
         if self.resume and STANDARD in (self.texts, self.output):
             raise TreelabelError("--resume needs files to go on with; standard input and output have no past")
 
@@ -129,7 +139,10 @@ class Job:
             if done > 0:
                 done -= len(data)
                 continue
-            yield data, (data.ids.arrow.combine_chunks(), data.extra)
+            texts = {"text": data.texts.arrow} if self.with_texts else {}
+            taken = DOCUMENT if self.with_texts else ()
+            others = {name: column for name, column in data.extra.items() if name not in taken}
+            yield data, (data.ids.arrow.combine_chunks(), {**texts, **others})
 
 
 # Bytes
@@ -217,6 +230,9 @@ class Form:
     keep_columns: bool = False
     several: bool = False
     raw: bool = False
+    uris: bool = False
+    # What labels are in a format for people who confirm them: "paths" or "path lists"; None in other formats.
+    suggested: str | None = None
 
 
 @dataclass(frozen=True)
@@ -247,12 +263,14 @@ class GrowingWriter:
         form = self._form
         if self._job.has_objects:
             ids, extra = decided.carried
-            lines = prediction_bytes(decided.decisions, ids, decided.scores, form.all_labels, form.alternatives, extra)
+            what = form.all_labels, form.alternatives, extra, form.uris
+            lines = prediction_bytes(decided.decisions, ids, decided.scores, *what)
             self._sink.write(self._compress(lines))
             return 0
         encoder = self._encoder = self._encoder or self._begin(decided)
         before = encoder.escaped
-        self._sink.write(self._compress(encoder.encode(prediction_table(decided, form))))
+        table = prediction_table(decided, form) if form.suggested is None else suggestion_table(decided, form)
+        self._sink.write(self._compress(encoder.encode(table)))
         return encoder.escaped - before
 
     def _begin(self, decided: "Decided") -> "TableEncoder":
@@ -261,14 +279,15 @@ class GrowingWriter:
         from treelabel.data.io.registry import FORMATS
 
         form = self._form
-        if self.marked is None:
-            names = pa.array(decided.scores.hierarchy.names, pa.large_string())
-            self.marked = not form.raw and (form.keep_columns or may_hold_formulas([names, decided.carried[0]]))
-        options = WriteOptions(escape=not form.raw, mark=self.marked, resumed=self._sink.size > 0)
         encoder = FORMATS[self._job.format].encoder
         if encoder is None:
             raise AssertionError(f"{self._job.format} cannot grow")
-        return encoder(options)
+        if form.suggested is not None:
+            return encoder(suggestion_options(self._job))
+        if self.marked is None:
+            names = pa.array(decided.scores.hierarchy.names, pa.large_string())
+            self.marked = not form.raw and (form.keep_columns or may_hold_formulas([names, decided.carried[0]]))
+        return encoder(WriteOptions(escape=not form.raw, mark=self.marked, resumed=self._sink.size > 0))
 
     def finish(self) -> None:
         """Give the file its name."""
@@ -285,7 +304,8 @@ class SpooledWriter:
 
     def add(self, decided: "Decided") -> int:
         """Write a batch."""
-        table = prediction_table(decided, self._form)
+        form = self._form
+        table = prediction_table(decided, form) if form.suggested is None else suggestion_table(decided, form)
         schema = self._spool.begin(table.schema)
         for batch in table.cast(schema).combine_chunks().to_batches():
             self._spool.add(batch)
@@ -300,7 +320,9 @@ class SpooledWriter:
         from treelabel.data.io.tables import write_tables
 
         tables = spool.joined_batches(spool.read_spool(stream), ROW_GROUP)
-        write_tables(tables, target, WriteOptions(sheet="predictions"), self._job.format)
+        is_suggested = self._form.suggested is not None
+        options = suggestion_options(self._job) if is_suggested else WriteOptions(sheet="predictions")
+        write_tables(tables, target, options, self._job.format)
 
 
 def prediction_table(decided: "Decided", form: Form) -> pa.Table:
@@ -310,11 +332,34 @@ def prediction_table(decided: "Decided", form: Form) -> pa.Table:
     ids, extra = decided.carried
     h = decided.scores.hierarchy
     columns = dict(extra) if form.keep_columns else {"id": ids}
-    predicted = prediction_columns(
-        decided.decisions, decided.scores, label_separator(h), form.all_labels, form.alternatives, form.several
-    )
-    names = column_names(h.max_depth, form.alternatives, form.several, list(columns))
+    what = form.all_labels, form.alternatives, form.several
+    predicted = prediction_columns(decided.decisions, decided.scores, label_separator(h), *what, uris=form.uris)
+    identifiers = [name for name in ("uri", "notation") if name in predicted]
+    names = column_names(h.max_depth, form.alternatives, form.several, list(columns), identifiers)
     return pa.table(columns | {names[name]: column for name, column in predicted.items()})
+
+
+def suggestion_table(decided: "Decided", form: Form) -> pa.Table:
+    """Put predictions beside ids and texts, as formats hold documents with their labels, and the scores of labels."""
+    from treelabel.rules.decision_columns import chosen_labels
+
+    ids, columns = decided.carried
+    labels = chosen_labels(decided.decisions, decided.scores, form.all_labels)
+    h = labels.hierarchy
+    if form.suggested == "path lists":
+        texts = pa.array([h.path_names(node) for node in labels.nodes.tolist()], pa.list_(pa.string()))
+    else:
+        texts = labels.names(paths=h.max_depth > 1).cast(pa.large_string())
+    return pa.table({"id": ids, **columns, "labels": labels.lists(texts), "scores": labels.lists(pa.array(labels.p))})
+
+
+def suggestion_options(job: Job) -> "WriteOptions":
+    """Say who suggests labels, and which there are."""
+    from treelabel.data.io.format import WriteOptions
+
+    h = job.model.hierarchy_
+    names = h.paths() if h.max_depth > 1 else list(h.names)
+    return WriteOptions(labels=["labels"], hierarchy=h, agent=f"treelabel {job.model.name}", label_texts=names)
 
 
 def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any]) -> Written:
@@ -343,5 +388,6 @@ def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any
             state["marked"] = writer.marked
             sink.commit(**state)
         writer.finish()
-    sep = None if job.has_objects or not form.several else label_separator(job.model.hierarchy_)
+    in_one_cell = form.several and not job.has_objects and form.suggested is None
+    sep = label_separator(job.model.hierarchy_) if in_one_cell else None
     return Written(state["rows"], state["rule"], state["empty"], state["escaped"], sep)

@@ -31,17 +31,22 @@ def _is_taxonomy(path: Path) -> bool:
     from treelabel.core.inputs import suffixes
     from treelabel.data.taxonomy.taxonomy_files import ENDINGS
 
-    ending = suffixes(path)[0]
-    return ending in (".taxonomy", ".ttl", ".rdf", ".nt", ".jsonld") or (
-        ending in ENDINGS and "taxonomy" in path.name.lower()
-    )
+    ending, name = suffixes(path)[0], path.name.lower()
+    is_named = "taxonomy" in name or "vocab" in name
+    return ending in (".taxonomy", ".ttl", ".rdf", ".nt", ".jsonld") or (ending in ENDINGS and is_named)
 
 
 def _taxonomy_options(read: o.ReadArguments) -> "TaxonomyOptions":
     from treelabel.data.taxonomy.taxonomy_tables import TaxonomyOptions
 
-    encoding = read.encoding or "utf-8"
-    return TaxonomyOptions(root=read.root, sep=read.sep, encoding=encoding, limits=read.limits, sheet=read.sheet)
+    return TaxonomyOptions(
+        root=read.root,
+        sep=read.sep,
+        language=read.language,
+        encoding=read.encoding or "utf-8",
+        limits=read.limits,
+        sheet=read.sheet,
+    )
 
 
 @o.with_read_options
@@ -203,14 +208,21 @@ def convert(
     With --moves, data, predictions (.jsonl) and scores are carried to the new --taxonomy: labels that were merged add
     up, a label that was split goes to what its new ones have in common, a deleted one to its parent.
 
+    IN may also be a folder of text files, a pattern of files ('in/*.csv') or a table of SQLite (sqlite:///file.db#table).
+    Where formats share an ending (.json, .jsonl, .tsv, .txt), the beginning of the file tells them apart, and --format
+    says otherwise.
+
     \b
-    Formats: csv, tsv, jsonl, parquet, fasttext, xmc, htc, xlsx; add .gz or .zst to compress text.
+    Formats: csv, tsv, jsonl, parquet, fasttext, xmc, htc, xlsx, arrow, annif, label_studio, prodigy, argilla, spacy,
+    libmultilabel, libsvm, txt, folder, sqlite; add .gz or .zst to compress text.
     Examples:
       treelabel convert train.csv train.parquet --labels category --sep ' > '
       treelabel convert train.jsonl.gz train.ft --taxonomy tax.tsv --deduplicate
       treelabel convert tickets.xlsx tickets.csv --sheet 2
       treelabel convert test.csv clean-test.csv --without train.csv
-      treelabel convert subjects.ttl subjects.taxonomy.tsv
+      treelabel convert subjects.ttl subjects.taxonomy.tsv --language fi
+      treelabel convert annotated.json train.csv --taxonomy tax.tsv
+      treelabel convert train.csv corpus --to-format annif
       treelabel convert scores.npz new-scores.npz --moves moves.tsv --taxonomy new.tsv
       zcat train.csv.gz | treelabel convert - - --to-format parquet | ssh store 'cat > train.parquet'
     """
@@ -232,7 +244,7 @@ def convert(
         elif is_scores:
             _convert_scores(source, target, unfold, cut)
         else:
-            _convert_taxonomy(source, target, read, unfold, cut)
+            _convert_taxonomy(source, target, read, to_format, unfold, cut)
         return
     if moves is None:
         dataset, others = read.read_with(source, without)
@@ -263,7 +275,10 @@ def _write_documents(
 
     if target == STANDARD:
         to_format = to_format or "jsonl"
-        with as_output(STANDARD, d.FORMATS.find(to_format).endings[0]) as target:
+        ending = d.FORMATS.find(to_format).ending
+        if not ending:
+            raise TreelabelError(f"the format {to_format} cannot be written to standard output; name what to write")
+        with as_output(STANDARD, ending) as target:
             d.write(dataset, target, to_format, labels_as, None, False, not raw)  # type: ignore[arg-type]
     else:
         written = d.write(dataset, target, to_format, labels_as, None, write_taxonomy, not raw, overwrite=force)  # type: ignore[arg-type]
@@ -294,7 +309,10 @@ def _convert_scores(source: Path, target: Path, unfold: bool, cut: int | None) -
     typer.echo(f"wrote {target}: scores of {len(scores):,} documents")
 
 
-def _convert_taxonomy(source: Path, target: Path, read: o.ReadArguments, unfold: bool, cut: int | None) -> None:
+def _convert_taxonomy(
+    source: Path, target: Path, read: o.ReadArguments, to_format: str | None, unfold: bool, cut: int | None
+) -> None:
+    from treelabel.core.atomic_output import open_output
     from treelabel.data.taxonomy.taxonomy_files import read_with_summary, write_taxonomy
 
     hierarchy, _ = read_with_summary(source, _taxonomy_options(read))
@@ -302,8 +320,24 @@ def _convert_taxonomy(source: Path, target: Path, read: o.ReadArguments, unfold:
         hierarchy = hierarchy.unfold().new
     if cut is not None:
         hierarchy = hierarchy.cut(cut).new
-    write_taxonomy(hierarchy, target)
+    if to_format == "label_studio":
+        from treelabel.data.io.label_studio import label_config
+
+        with open_output(target) as stream:
+            stream.write(label_config(hierarchy).encode() + b"\n")
+        typer.echo(f"wrote {target}: the labelling configuration for {len(hierarchy):,} nodes")
+        return
+    kinds = {None: None, "annif": "vocabulary", "vocabulary": "vocabulary"}
+    if to_format not in kinds:
+        raise TreelabelError(
+            f"--to-format is {to_format!r}; a taxonomy has the format of its ending, or is a vocabulary (annif) or a "
+            "configuration (label_studio)"
+        )
+    kind = kinds[to_format]
+    write_taxonomy(hierarchy, target, kind, read.language)  # type: ignore[arg-type]
     typer.echo(f"wrote {target}: {len(hierarchy):,} nodes")
+    if kind is not None and hierarchy.max_depth > 1:
+        print_note("a vocabulary of Annif has no hierarchy; .ttl (SKOS) keeps it")
 
 
 def _parts(text: str) -> dict[str, float]:
@@ -362,7 +396,9 @@ def split(
         divided = dict(zip(("train", "test"), d.per_class(dataset, per_class, seed), strict=True))
     else:
         divided = d.split(dataset, _parts(parts), by, column, seed, keep_duplicates=keep_duplicates)  # type: ignore[arg-type]
-    ending = d.FORMATS.find(to_format).endings[0]
+    ending = d.FORMATS.find(to_format).ending
+    if to_format == "sqlite":
+        raise TreelabelError("parts are files of their own; choose another --to-format than sqlite")
     targets = {name: folder / f"{name}{ending}" for name in divided}
     there = [path for path in targets.values() if path.exists()]
     if there and not force:

@@ -78,11 +78,17 @@ def fit(
       treelabel fit train.jsonl -o model --model bag --loss champ --set "loss_params={'beta': 0.1}"
       treelabel fit train.jsonl -o model --model neural --encoder minilm --loss conditional_softmax_la
       treelabel fit train.jsonl -o model --model neural --encoder scratch --set checkpoint_dir=unfinished
+      treelabel fit corpus.annif.tsv -o model --model lexical --taxonomy vocab.ttl --set descriptions=vocab.ttl
     """
+    from treelabel.core.inputs import suffixes
+    from treelabel.data.taxonomy.skos import RDF_FORMATS, read_alternative_names
     from treelabel.models.persistence.store import require_replaceable
     from treelabel.operations.fit import choose_model
 
     settings = parse_settings(set)
+    if isinstance(settings.get("descriptions"), str) and suffixes(Path(settings["descriptions"]))[0] in RDF_FORMATS:
+        # Alternative labels of a vocabulary describe its concepts.
+        settings["descriptions"] = read_alternative_names(settings["descriptions"], read.language, read.limits)
     named = {name: value for name, value in (("encoder", encoder), ("loss", loss)) if value is not None}
     twice = [name for name in named if name in settings]
     if twice:

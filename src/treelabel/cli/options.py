@@ -61,9 +61,13 @@ def check_output(output: Path | None, force: bool, *inputs: Path | str | None) -
     """Refuse a file that cannot be written, is being read, or is there already, before hours of work for it."""
     from treelabel.core.atomic_output import require_writable
     from treelabel.core.inputs import STANDARD
+    from treelabel.data.io.sqlite import file_behind
 
     if output is None or output == STANDARD:
         return
+    # A table that is there in a file of SQLite is refused when it is written.
+    force = force or file_behind(output) != output
+    output = file_behind(output)
     if output.exists() and any(each is not None and Path(each).exists() and output.samefile(each) for each in inputs):
         raise TreelabelError(f"{output}: is what is to be read, and would be replaced; choose another output")
     if output.is_dir():
@@ -98,6 +102,7 @@ class ReadArguments:
         str | None, typer.Option(help="What a list of names is: labels (the default), or the steps of one path.")
     ] = None
     root: Annotated[str | None, typer.Option(help="Name of the taxonomy's root (default: a top called Root).")] = None
+    language: Annotated[str, typer.Option(help="Language of labels in a taxonomy that has several.")] = "en"
     format: Annotated[str | None, typer.Option(help="Format of the input (default: by its ending).")] = None
     encoding: Annotated[
         str | None,

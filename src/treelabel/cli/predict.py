@@ -8,6 +8,7 @@ import typer
 
 from treelabel.cli import options as o
 from treelabel.cli.printing import print_note, print_result
+from treelabel.core.errors import TreelabelError
 
 ResumeOption = Annotated[
     bool,
@@ -90,6 +91,9 @@ def predict(
     keep_columns: Annotated[
         bool, typer.Option("--keep-columns", help="Write all columns of the input, too, before the predictions.")
     ] = False,
+    uris: Annotated[
+        bool, typer.Option("--uris", help="Write the URIs of labels, too, and notations where the vocabulary has any.")
+    ] = False,
     to_format: o.ToFormatOption = None,
     raw: o.RawOption = False,
     resume: ResumeOption = False,
@@ -111,6 +115,9 @@ def predict(
     input has a column of that name. Several labels share a cell, surest first, with "; " between them (or what is said
     in the end, where a label holds that); p is the probability of the first of them, and all_p then has those of all.
 
+    For people who confirm them (.label_studio.json, .prodigy.jsonl, .argilla.json), predictions are suggestions beside
+    the texts.
+
     \b
     Examples:
       treelabel predict model new.csv -o predictions.jsonl
@@ -118,6 +125,8 @@ def predict(
       treelabel predict model new.csv.gz -o predictions.jsonl.gz --resume
       cat new.jsonl | treelabel predict model - --to-format csv | head
       treelabel predict model new.csv -o predictions.jsonl --rule optimal:hf1 --unknown 0.3
+      treelabel predict model new.csv -o predictions.csv --uris
+      treelabel predict model new.csv -o tasks.label_studio.json
       treelabel predict model new.csv -o predictions.jsonl --require-signature ours.pub.pem
     """
     from treelabel.cli.bulk import Form, Job, output_format, predict_file
@@ -126,7 +135,7 @@ def predict(
 
     o.check_output(output, force or resume, texts, rule)
     target = STANDARD if output is None else output
-    tables = [entry for entry in FORMATS.values() if "table" in entry.holds]
+    tables = [entry for entry in FORMATS.values() if entry.holds & {"table", "suggestions"}]
     # Objects come first, as what is printed unless something else is asked for.
     tables.sort(key=lambda entry: "objects" not in entry.holds)
     name = output_format(target, to_format, {entry.name: entry.endings for entry in tables}, "predictions")
@@ -136,12 +145,16 @@ def predict(
     asked = loaded.default_rule if rule is None else rule
     several = all_labels or loaded.regime_ == "multi_path" or not asked.startswith(ONE_LABEL)
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
-    form = Form(all_labels, alternatives, keep_columns, several, raw)
+    if uris and loaded.hierarchy_.identifiers is None:
+        raise TreelabelError(f"{model}: its labels have no URIs; fit it with a vocabulary that has (--taxonomy)")
+    suggested = None if "suggestions" not in entry.holds else next(iter(entry.holds & {"paths", "path lists"}))
+    form = Form(all_labels, alternatives, keep_columns, several, raw, uris, suggested)
     # Of a rule in a file, what the file holds.
     is_file = asked.endswith(".json") and Path(asked).is_file()
     options = {"rule": Path(asked).read_text(encoding="utf-8") if is_file else asked, "unknown": unknown}
     options |= asdict(form)
     how = {"can_grow": entry.encoder is not None, "has_objects": "objects" in entry.holds}
+    how["with_texts"] = suggested is not None
     job = Job(loaded, model, texts, read.like(loaded, texts), target, name, resume, options, **how)
     job.check()
     written = predict_file(job, form, rule, settings)

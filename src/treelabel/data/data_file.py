@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.inputs import existing_file
 from treelabel.core.json_text import number_of
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.types import BoolArray, DoubleArray, IntArray
@@ -19,7 +18,7 @@ from treelabel.data.columns import ColumnChoice
 from treelabel.data.dataset import Dataset
 from treelabel.data.documents import DocumentReader, Extra, OnError, Problems, resize_batches
 from treelabel.data.io.format import BATCH, ReadOptions, batch_sizes, json_column
-from treelabel.data.io.tables import format_to_read, open_tables
+from treelabel.data.io.tables import existing_data, format_to_read, open_tables
 from treelabel.data.read import find_nodes, hierarchy_of_labels
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy, read_sibling_taxonomy
 from treelabel.hierarchy.hierarchy import Hierarchy
@@ -44,6 +43,7 @@ class DataFile:
     progress: bool | None = None
     # The file of the hierarchy, if nobody named it: see `find_nodes`.
     sibling: Path | None = None
+    language: str = "en"
 
     @classmethod
     def of(cls, path: str | Path, **options: Any) -> "DataFile":
@@ -52,10 +52,10 @@ class DataFile:
             raise TreelabelError("a separator must be at least one character; without one it is guessed")
         choice = ColumnChoice(**{name: options.pop(name) for name in _CHOICE & options.keys()})
         reading = ReadOptions(**{name: options.pop(name) for name in _READING & options.keys()})
-        unknown = sorted(options.keys() - {"sep", "root", "format", "on_error", "progress"})
+        unknown = sorted(options.keys() - {"sep", "root", "format", "on_error", "progress", "language"})
         if unknown:
             raise TreelabelError(f"reading in batches has no option {unknown[0]!r}")
-        return cls(existing_file(path), choice, options=reading, **options)
+        return cls(existing_data(path), choice, options=reading, **options)
 
     def batches(
         self,
@@ -215,13 +215,12 @@ def with_hierarchy(
         return list(files), taxonomy, False
     first = files[0]
     if taxonomy is not None:
-        known = read_sibling_taxonomy(Path(taxonomy), first.root, first.options.encoding, first.options.limits)[0]
-        return list(files), known, False
+        return list(files), _read_taxonomy(Path(taxonomy), first), False
     within = [file.hierarchy_within() for file in files]
     alone = [file.path for file, inner in zip(files, within, strict=True) if inner is None]
     sibling = next(filter(None, map(find_sibling_taxonomy, alone)), None)
     if sibling is not None:
-        h, _ = read_sibling_taxonomy(sibling, first.root, first.options.encoding, first.options.limits)
+        h = _read_taxonomy(sibling, first)
         others = [inner for inner in within if inner is not None and inner != h]
         return [replace(file, sibling=sibling) for file in files], unite_trees([h, *others]) if others else h, False
     every = [file.labels() if inner is None else {} for file, inner in zip(files, within, strict=True)]
@@ -241,6 +240,11 @@ def with_hierarchy(
         hierarchies[0] if same else unite_trees(hierarchies),
         is_of_labels,
     )
+
+
+def _read_taxonomy(file: Path, data: DataFile) -> Hierarchy:
+    """Read the taxonomy of a data file."""
+    return read_sibling_taxonomy(file, data.root, data.options.encoding, data.options.limits, data.language)[0]
 
 
 # Predictions

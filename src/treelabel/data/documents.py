@@ -63,10 +63,16 @@ class Problems:
     messages: list[str] = field(default_factory=list)
     # Rows that annotators did not accept, which are left out always, by their answer.
     rejected: Counter[str] = field(default_factory=Counter)
+    # Where rows come from, which knows the file of each line.
+    source: TableSource | None = None
+
+    def locate(self, line: int) -> str:
+        """Say where a line stands."""
+        return f"{self.file}:{line}" if self.source is None else self.source.locate(line, self.file)
 
     def report(self, line: int, message: str, kind: type[TreelabelError] = TreelabelError) -> None:
         """Raise an error of a kind that names the line, or remember the message."""
-        located = f"{self.file}:{line}: {message}"
+        located = f"{self.locate(line)}: {message}"
         if self.on_error == "stop":
             raise kind(f"{shorten(located, 1500)} (to leave out such rows: --on-error skip)")
         if len(self.messages) < 3:
@@ -224,6 +230,7 @@ class DocumentReader:
         options = replace(self.options, select=self._select)
         tables = open_tables(self.path, options, self.format, self.title, self.progress)
         with tables if self.opened is None else nullcontext(self.opened) as self.source:
+            self.problems.source = self.source
             for part in self.source.parts:
                 if self.columns is None and len(part):
                     # JSON objects need not all have the same fields, so a whole batch is in view.
@@ -247,7 +254,7 @@ class DocumentReader:
 
     def _choose(self, names: Sequence[str], line: int, table: pa.Table | None = None) -> Columns:
         if self.columns is None:
-            self.columns = self.choice.among(list(names), f"{self.path}:{line}", table)
+            self.columns = self.choice.among(list(names), self.problems.locate(line), table)
         return self.columns
 
     def _skip(self, problems: Sequence[Problem]) -> None:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from treelabel.core.inputs import STANDARD, existing_file
+from treelabel.core.inputs import STANDARD
 from treelabel.core.limits import DEFAULT_LIMITS
 from treelabel.data.columns import MissingColumnError
 from treelabel.data.dataset import Dataset
 from treelabel.data.io.format import ReadOptions
-from treelabel.data.io.tables import format_to_read, open_tables
+from treelabel.data.io.tables import existing_data, format_to_read, open_tables
 from treelabel.data.read import Known, known_from, read
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy
 from treelabel.data.transforms import under
@@ -42,7 +42,7 @@ def read_together(
     list of Dataset
         One per file.
     """
-    files = [existing_file(path) for path in paths]
+    files = [existing_data(path) for path in paths]
     widen = widen and taxonomy is None
     embedded = [taxonomy is None and _has_hierarchy(file, options) for file in files]
     if taxonomy is None:
@@ -76,7 +76,8 @@ def _read_sibling(files: Sequence[Path], options: dict[str, Any]) -> Known | Non
     if sibling is None:
         return None
     limits, encoding = options.get("limits", DEFAULT_LIMITS), options.get("encoding", "utf-8")
-    return known_from(sibling, options.get("root"), encoding, limits)._replace(sibling=sibling)
+    language = options.get("language", "en")
+    return known_from(sibling, options.get("root"), encoding, limits, language)._replace(sibling=sibling)
 
 
 def _read_widely(path: Path, taxonomy: Any, widen: bool, options: dict[str, Any], is_other: bool) -> Dataset:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from treelabel.core.errors import TreelabelError, quote, some
-from treelabel.core.inputs import existing_file
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.strings import describe_value
 from treelabel.core.types import IntArray
@@ -17,8 +16,10 @@ from treelabel.data.columns import ColumnChoice, ListMeaning, unprintable, witho
 from treelabel.data.dataset import MADE_OF_LABELS, Dataset
 from treelabel.data.documents import NO_LABEL, UNKNOWN, DocumentBatch, DocumentReader, OnError, Problems
 from treelabel.data.io.format import ReadOptions
+from treelabel.data.io.tables import existing_data
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy, read_sibling_taxonomy
 from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
+from treelabel.hierarchy.identifiers import URI
 from treelabel.hierarchy.label_ids import Label, UnknownLabelError, find_label
 from treelabel.hierarchy.separators import guess_separator, offer_separator
 
@@ -50,6 +51,7 @@ def read(
     group: str | None = None,
     sheet: str | None = None,
     usual: Mapping[str, Sequence[str]] | None = None,
+    language: str = "en",
 ) -> Dataset:
     """Read a file of texts with labels; any format in `FORMATS`, also compressed (.gz, .zst, .bz2).
 
@@ -97,6 +99,8 @@ def read(
         The sheet of an .xlsx file, by its name or its number from 1 on; by default the first.
     usual : mapping, optional
         The columns of "text", "labels" and "id" that are taken, before any guess, where the file has them.
+    language : str
+        The language of labels in a taxonomy that has several (SKOS, vocabularies of Annif).
 
     Returns
     -------
@@ -109,11 +113,11 @@ def read(
     ...     read(file, labels="category", sep=" > ").hierarchy.paths()
     ['pet', 'pet > dog', 'pet > cat']
     """
-    file = existing_file(path)
+    file = existing_data(path)
     if "" in (sep, label_sep):
         raise TreelabelError("a separator must be at least one character; without one it is guessed")
     if isinstance(taxonomy, str | Path):
-        known: Known | None = known_from(Path(taxonomy), root, encoding, limits)
+        known: Known | None = known_from(Path(taxonomy), root, encoding, limits, language)
     elif taxonomy is None or isinstance(taxonomy, Known):
         known = taxonomy
     elif isinstance(taxonomy, Hierarchy):
@@ -129,7 +133,7 @@ def read(
         if known is not None:
             return known
         within = None if reader.source is None else reader.source.hierarchy
-        return _find_hierarchy(file, root, within, reader.keys, sep, options)
+        return _find_hierarchy(file, root, within, reader.keys, sep, options, language)
 
     return read_documents(reader, find_hierarchy, sep)
 
@@ -166,7 +170,9 @@ def read_documents(reader: DocumentReader, find_hierarchy: "Callable[[], Known]"
     how = {name: getattr(options, name) for name in ("encoding", "delimiter", "header", "quotes", "sheet")}
     how |= {"sep": known.sep or sep, "label_sep": choice.label_sep, "lists": choice.lists, "format": reader.format}
     reading = {name: value for name, value in (reader.columns.reading() | how).items() if value != _USUAL.get(name)}
-    return replace(data, choices=choices, group=choice.group, reading=reading)
+    # Lines of several files, numbered through, are in none of them.
+    lines = None if reader.source.files else data.lines
+    return replace(data, choices=choices, group=choice.group, reading=reading, lines=lines)
 
 
 class Known(NamedTuple):
@@ -178,19 +184,19 @@ class Known(NamedTuple):
     sibling: Path | None = None
 
 
-def known_from(file: Path, root: str | None, encoding: str, limits: Limits) -> Known:
+def known_from(file: Path, root: str | None, encoding: str, limits: Limits, language: str = "en") -> Known:
     """Read the taxonomy of data.
 
     Parameters
     ----------
-    file, root, encoding, limits
+    file, root, encoding, limits, language
         As for `read_sibling_taxonomy`.
 
     Returns
     -------
     Known
     """
-    hierarchy, form = read_sibling_taxonomy(file, root, encoding, limits)
+    hierarchy, form = read_sibling_taxonomy(file, root, encoding, limits, language)
     return Known(hierarchy, {"hierarchy": str(file), "taxonomy": form})
 
 
@@ -269,13 +275,15 @@ def _find_hierarchy(
     labels: Collection[Label],
     sep: str | None,
     options: ReadOptions,
+    language: str,
 ) -> Known:
     """Return the hierarchy in the file, or beside it, or made of the labels; and which of these it is."""
     if within is not None:
         return Known(within, {"hierarchy": "in the file"})
     sibling = find_sibling_taxonomy(file)
     if sibling is not None:
-        return known_from(sibling, root, options.encoding, options.limits)._replace(sibling=sibling)
+        known = known_from(sibling, root, options.encoding, options.limits, language)
+        return known._replace(sibling=sibling)
     return hierarchy_of_labels(labels, sep, file)
 
 
@@ -309,6 +317,8 @@ def hierarchy_of_labels(labels: Collection[Label], sep: str | None, file: Path |
         if guessed != SEPARATOR:
             LOG.info("%s: labels are taken as paths separated by %r (--sep says otherwise)", file, guessed)
     if sep is None and len(texts) == len(usable):
+        if texts and all(URI.fullmatch(text.strip()) for text in texts):
+            return Known(Hierarchy.flat(texts).with_identifiers(texts), choices)
         offered = offer_separator(texts)
         if offered is not None:
             example = quote(next(text for text in texts if offered in text), 40)

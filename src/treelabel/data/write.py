@@ -3,10 +3,10 @@
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 
 from treelabel.core.atomic_output import atomic_group
@@ -24,8 +24,8 @@ from treelabel.data.taxonomy.sibling_taxonomy import (
     sibling_path,
     write_sibling_taxonomy,
 )
-from treelabel.hierarchy.hierarchy import SEPARATOR
-from treelabel.hierarchy.label_ids import SEPARATORS, Label, decode
+from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.label_ids import SEPARATORS, Label, with_uris
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 
 LabelStyle = Literal["auto", "names", "paths"]
@@ -82,23 +82,24 @@ def write(
     target = Path(path)
     data = with_free_names(data, label_column)
     entry = format_of(target, format)
+    if "uris" in entry.holds:
+        data = replace(data, hierarchy=with_uris(data.hierarchy))
     separator = _path_separator(data, entry, labels, sep)
+    texts = _node_texts(data.hierarchy, entry, separator)
 
-    def label_texts(matrix: LabelMatrix) -> list[list[str]]:
-        if "features" in entry.holds:
-            return [list(map(str, row)) for row in np.split(matrix.indices, matrix.indptr[1:-1])]
-        return decode(data.hierarchy, matrix, separator is not None, separator or SEPARATOR)
+    def label_texts(matrix: LabelMatrix) -> list[list[Any]]:
+        return _label_lists(texts, matrix)
 
     with atomic_group():
         sibling = None
-        stands_alone = bool(entry.holds & {"hierarchy", "features"})
+        stands_alone = bool(entry.holds & {"hierarchy", "features", "no labels"})
         if not taxonomy and not stands_alone and separator is None:
             require_no_other_taxonomy(target, data.hierarchy)
         if taxonomy and not stands_alone:
             is_needed = not _is_told_by(label_texts(data.labels), data, target)
             name = sibling_path(target, data.hierarchy)
             sibling = write_sibling_taxonomy([target], data.hierarchy, name, is_needed, overwrite)
-        options = _options(data, label_column, escape_formulas)
+        options = replace(_options(data, label_column, escape_formulas), label_texts=list(map(str, texts)))
         escaped = write_tables(_tables(data, label_texts, label_column), target, options, entry.name)
     if escaped:
         warnings.warn(
@@ -111,12 +112,33 @@ def write(
     return [target] if sibling is None else [target, sibling]
 
 
+def _node_texts(hierarchy: Hierarchy, entry: Format, separator: str | None) -> list[Any]:
+    """Write every node as a format has labels: by number, URI, name, path, or the list of names of a path."""
+    h = hierarchy
+    if "features" in entry.holds:
+        are_numbers = entry.name != "xmc" and all(name.removeprefix("-").isdecimal() for name in h.names)
+        return list(h.names) if are_numbers else list(map(str, range(len(h))))
+    if "uris" in entry.holds and h.identifiers is not None:
+        return list(h.identifiers.uris.to_pylist())
+    if "path lists" in entry.holds:
+        return [h.path_names(node) for node in range(len(h))]
+    return list(h.names) if separator is None else h.paths(sep=separator)
+
+
+def _label_lists(texts: Sequence[Any], labels: LabelMatrix) -> list[list[Any]]:
+    """Return the labels of each document, given how every node is written."""
+    flat, ptr = [texts[node] for node in labels.indices.tolist()], labels.indptr.tolist()
+    return [flat[start:stop] for start, stop in pairwise(ptr)]
+
+
 def _tables(
-    data: Dataset, label_texts: Callable[[LabelMatrix], list[list[str]]], label_column: str
+    data: Dataset, label_texts: Callable[[LabelMatrix], list[list[Any]]], label_column: str
 ) -> Iterator[pa.Table]:
     """Make tables of documents, a batch at a time, and one without rows if there are none."""
     for part in data.batches(BATCH) if len(data) else [data]:
-        labels = pa.array(label_texts(part.labels), pa.list_(pa.string()))
+        lists = label_texts(part.labels)
+        are_paths = any(isinstance(label, list) for row in lists for label in row)
+        labels = pa.array(lists, pa.list_(pa.list_(pa.string()) if are_paths else pa.string()))
         columns = {"id": part.ids.arrow, "text": part.texts.arrow, label_column: labels}
         yield pa.table(columns | dict(part.extra))
 
@@ -171,10 +193,14 @@ def _path_separator(data: Dataset, entry: Format, labels: LabelStyle, sep: str |
         return None
 
 
-def _is_told_by(labels: list[list[str]], data: Dataset, target: Path) -> bool:
+def _is_told_by(labels: list[list[Any]], data: Dataset, target: Path) -> bool:
     """Return whether `read` makes the same hierarchy of the labels alone."""
-    keys: dict[Label, int] = dict.fromkeys((label for row in labels for label in row), 0)
-    return bool(keys) and hierarchy_of_labels(keys, None, target).hierarchy == data.hierarchy
+    flat = (label for row in labels for label in row)
+    keys: dict[Label, int] = dict.fromkeys((label if isinstance(label, str) else tuple(label) for label in flat), 0)
+    if not keys:
+        return False
+    told = hierarchy_of_labels(keys, None, target).hierarchy
+    return told == data.hierarchy and data.hierarchy.identifiers in (None, told.identifiers)
 
 
 def with_free_names(data: Dataset, label_column: str) -> Dataset:
@@ -220,8 +246,14 @@ def losses(data: Dataset, path: str | Path, format: str | None = None) -> list[s
     list of str
         What would be lost, in words.
     """
-    holds = format_of(Path(path), format).holds
+    holds = format_of(Path(path), format).held_in(Path(path))
     lost = []
+    if "no labels" in holds:
+        lost.append("labels")
+    if "one label" in holds and (count := int((row_sizes(data.labels) > 1).sum())):
+        lost.append(f"further labels ({count:,} documents have several)")
+    if "features" in holds and not all(name.isdecimal() for name in data.hierarchy.names):
+        lost.append("names of labels and their hierarchy")
     if "ids" not in holds:
         lost.append("ids")
     if "texts" not in holds:

@@ -72,6 +72,7 @@ def prediction_bytes(
     all_labels: bool = False,
     alternatives: int = 0,
     columns: Mapping[str, Any] | None = None,
+    uris: bool = False,
 ) -> bytes:
     """Write the lines of some documents at once.
 
@@ -85,14 +86,16 @@ def prediction_bytes(
         How many of the likeliest leaves that were not predicted to add, as "alternatives"; needs scores.
     columns : mapping, optional
         Further columns, which stand in every line.
+    uris : bool
+        Whether labels have their URIs and notations, too.
 
     Returns
     -------
     bytes
     """
-    fields: dict[str, Any] = {"id": ids, "labels": chosen_labels(decisions, scores, all_labels).objects()}
+    fields: dict[str, Any] = {"id": ids, "labels": chosen_labels(decisions, scores, all_labels).objects(uris)}
     if alternatives and scores is not None:
-        fields["alternatives"] = runner_up_labels(decisions, scores, alternatives).objects()
+        fields["alternatives"] = runner_up_labels(decisions, scores, alternatives).objects(uris)
     further: dict[str, Any] = {}
     for name, column in (columns or {}).items():
         free = name

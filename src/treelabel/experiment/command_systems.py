@@ -194,7 +194,8 @@ def _write_files(parts: Splits, working: Path) -> dict[str, Any]:
             names[name] = working / f"{name}.jsonl"
             write(part, names[name], labels="paths" if h.is_tree else "auto", taxonomy=False)
     names["taxonomy"] = working / "taxonomy.tsv"
-    write_taxonomy(h, names["taxonomy"])
+    # Programs expect lines of a parent and a child.
+    write_taxonomy(replace(h, identifiers=None), names["taxonomy"])
     return names
 
 

@@ -212,7 +212,8 @@ def _restrict(old: H, stays: BoolArray, parent: IntArray, child: IntArray) -> tu
     """Make a hierarchy of the nodes that stay, with new edges; also return the new id of each old node, or -1."""
     code = (np.cumsum(stays) - 1).astype(np.int32)
     above = np.where(parent >= 0, code[parent], np.int32(-1)).astype(np.int32)
-    numbered = number(Edges(above, code[child], old.name_array.filter(pa.array(stays))))
+    identifiers = None if old.identifiers is None else old.identifiers.take(np.flatnonzero(stays))
+    numbered = number(Edges(above, code[child], old.name_array.filter(pa.array(stays)), identifiers=identifiers))
     new_id = np.where(stays, numbered.rank[code], np.int32(-1)).astype(np.int32)
     return type(old).from_numbered(numbered), new_id
 
@@ -237,6 +238,9 @@ def with_other_leaves(old: H, nodes: IntArray) -> ChangeOf[H]:
         np.concatenate([old.parent_idx, above]).astype(np.int32),
         np.concatenate([old.edge_child, np.arange(len(old), size)]).astype(np.int32),
         pa.concat_arrays([old.name_array, pa.array(names, old.name_array.type)]),
+        # What is added is in no vocabulary.
+        identifiers=old.identifiers
+        and old.identifiers.take(np.concatenate([np.arange(len(old)), np.full(len(above), -1)])),
     )
     numbered = number(edges)
     new, rank = type(old).from_numbered(numbered), numbered.rank
@@ -270,7 +274,13 @@ def unfold(old: H, limit: int) -> ChangeOf[H]:
                 names.append(name if ways[node] == 1 else f"{name} [{bracket}]")
                 parent.append(way)
                 origin.append(node)
-    edges = Edges(np.array(parent, np.int32), np.arange(len(names), dtype=np.int32), text_array(names, "name"))
+    identifiers = None if old.identifiers is None else old.identifiers.take(origin)
+    edges = Edges(
+        np.array(parent, np.int32),
+        np.arange(len(names), dtype=np.int32),
+        text_array(names, "name"),
+        identifiers=identifiers,
+    )
     numbered = number(edges)
     new, rank = type(old).from_numbered(numbered), numbered.rank
     forward = sparse.csr_array((np.ones(len(new), np.bool_), (np.array(origin, np.int32), rank)), (len(old), len(new)))

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from treelabel.core.errors import TreelabelError, quote, shorten, some
 from treelabel.core.types import IntArray
+from treelabel.hierarchy.identifiers import Identifiers
 
 ROOT_NAMES = ("root", "<root>", "[root]", "__root__")
 NAME_KEYS = ("name", "label", "title", "id")
@@ -28,12 +29,16 @@ def _edge_number(edge: int) -> str:
 
 @dataclass(frozen=True)
 class Edges:
-    """Parent and child codes of every edge (-1: the root), the names behind the codes, and where edge i stood."""
+    """Parent and child codes of every edge (-1: the root), the names behind the codes, and where edge i stood.
+
+    `identifiers` are those of the codes, if there are any.
+    """
 
     parent: IntArray
     child: IntArray
     names: pa.Array
     where: Callable[[int], str] = _edge_number
+    identifiers: Identifiers | None = None
 
     def name(self, code: int) -> str:
         """Return the name behind a code, quoted for a message."""
@@ -253,7 +258,10 @@ def without_root(edges: Edges, root: str | None) -> Edges:
     # The named root itself may hang under -1; that edge goes with it.
     rest = np.flatnonzero(edges.child != code)
     parent = np.where(edges.parent >= 0, shift[edges.parent], np.int32(-1)).astype(np.int32)
-    return Edges(parent[rest], shift[edges.child[rest]], names, lambda edge: edges.where(int(rest[edge])))
+    identifiers = edges.identifiers
+    if identifiers is not None:
+        identifiers = identifiers.take(np.delete(np.arange(len(edges.names)), code))
+    return Edges(parent[rest], shift[edges.child[rest]], names, lambda edge: edges.where(int(rest[edge])), identifiers)
 
 
 def _root_code(edges: Edges, root: str | None) -> int | None:

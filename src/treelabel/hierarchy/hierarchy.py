@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -24,6 +24,7 @@ from treelabel.hierarchy.edges import (
     edges_of_paths,
     without_root,
 )
+from treelabel.hierarchy.identifiers import Identifiers
 from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, label_matrix, map_rows, take_rows
 from treelabel.hierarchy.numbering import NumberedNodes, freeze, group_by, number
 
@@ -40,6 +41,7 @@ class Hierarchy:
 
     The parents of node i are parent_idx[parent_ptr[i]:parent_ptr[i + 1]], sorted; in a tree parent_idx alone is the
     parent of every node. Names need not be unique, but paths are; `name_array` has them as an Arrow array.
+    `identifiers` has the URIs and notations of nodes that come from a vocabulary.
 
     Queries take an id or an array of ids and answer with label matrices (one row per id, one column per node), so that
     every set of nodes in the library has the same form.
@@ -59,6 +61,7 @@ class Hierarchy:
     parent_idx: IntArray
     depth: IntArray
     name_array: pa.Array
+    identifiers: Identifiers | None = None
 
     def __len__(self) -> int:
         return len(self.depth)
@@ -78,7 +81,8 @@ class Hierarchy:
     @classmethod
     def from_numbered(cls, nodes: NumberedNodes) -> "Hierarchy":
         """Wrap nodes that are numbered already."""
-        return cls(freeze(nodes.parent_ptr), freeze(nodes.parent_idx), freeze(nodes.depth), nodes.names)
+        arrays = freeze(nodes.parent_ptr), freeze(nodes.parent_idx), freeze(nodes.depth)
+        return cls(*arrays, nodes.names, nodes.identifiers)
 
     @classmethod
     def from_coded(cls, edges: Edges, root: str | None = "", tree: bool = False) -> "Hierarchy":
@@ -500,6 +504,44 @@ class Hierarchy:
         ids: dict[str, list[int]] = {}
         for node, name in enumerate(self.names):
             ids.setdefault(name, []).append(node)
+        return ids
+
+    def with_identifiers(
+        self, uris: Iterable[str | None], notations: Iterable[str | None] | None = None
+    ) -> "Hierarchy":
+        """Return the hierarchy with the URIs and notations by which a vocabulary knows its labels.
+
+        Parameters
+        ----------
+        uris : iterable of str or None
+            One per node, in the order of `names`.
+        notations : iterable of str or None, optional
+            The same for notations.
+
+        Returns
+        -------
+        Hierarchy
+            With the same fingerprint.
+
+        >>> h = Hierarchy.flat(["cats", "dogs"]).with_identifiers(["http://example.org/1", "http://example.org/2"])
+        >>> h.ids_by_identifier["http://example.org/2"]
+        [1]
+        """
+        listed = list(uris)
+        identifiers = Identifiers.of(listed, [None] * len(listed) if notations is None else notations)
+        if len(listed) != len(self):
+            raise TreelabelError(f"{len(listed):,} URIs for {len(self):,} labels; expected one per label, or None")
+        return replace(self, identifiers=identifiers)
+
+    @cached_property
+    def ids_by_identifier(self) -> dict[str, list[int]]:
+        """All ids of a URI or a notation; nothing where there are none."""
+        ids: dict[str, list[int]] = {}
+        columns = [] if self.identifiers is None else [self.identifiers.uris, self.identifiers.notations]
+        for column in columns:
+            for node, text in enumerate(column.to_pylist()):
+                if text is not None and node not in ids.setdefault(text, []):
+                    ids[text].append(node)
         return ids
 
     @cached_property

@@ -15,19 +15,22 @@ VERSION = 1
 
 
 def hierarchy_to_json(hierarchy: Hierarchy) -> str:
-    """Store names, the parents of each node by number (DAG: a list each), and the fingerprint.
+    """Store names, the parents of each node by number (DAG: a list each), the fingerprint, and identifiers if any.
 
     >>> json.loads(hierarchy_to_json(Hierarchy.from_paths(["A > B"])))["parents"]
     [-1, 0]
     """
     ptr, idx = hierarchy.parent_ptr.tolist(), hierarchy.parent_idx.tolist()
     parents = idx if hierarchy.is_tree else [idx[start:stop] for start, stop in pairwise(ptr)]
-    stored = {
+    stored: dict[str, Any] = {
         "treelabel_hierarchy": VERSION,
         "fingerprint": hierarchy.fingerprint,
         "names": hierarchy.names,
         "parents": parents,
     }
+    if hierarchy.identifiers is not None:
+        stored["uris"] = hierarchy.identifiers.uris.to_pylist()
+        stored["notations"] = hierarchy.identifiers.notations.to_pylist()
     return json.dumps(stored, ensure_ascii=False)
 
 
@@ -69,4 +72,14 @@ def hierarchy_from_json(text: str | bytes, where: str) -> Hierarchy:
     hierarchy = Hierarchy.from_coded(Edges(parent, child, names))
     if hierarchy.fingerprint != fingerprint:
         raise damaged
-    return hierarchy
+    if "uris" not in stored and "notations" not in stored:
+        return hierarchy
+    lists = stored.get("uris"), stored.get("notations")
+    try:
+        if all(isinstance(each, list) for each in lists):
+            return hierarchy.with_identifiers(*lists)
+    except TreelabelError:
+        pass
+    raise TreelabelError(
+        f"{where}: the stored hierarchy is damaged: expected a URI and a notation, or null, for every label"
+    )

@@ -8,6 +8,7 @@ the names on the path.
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
+from urllib.parse import quote as quote_uri
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from treelabel.core.errors import TreelabelError, quote, some
 from treelabel.core.registry import did_you_mean
 from treelabel.core.strings import as_list, column_names, is_missing
 from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
+from treelabel.hierarchy.identifiers import plain_uri
 from treelabel.hierarchy.label_matrices import LabelMatrix, from_ids
 
 # Tried in this order when no separator is given. A label that is itself a name is never split.
@@ -38,8 +40,9 @@ class UnknownLabelError(TreelabelError):
 def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None = None, is_full: bool = False) -> int:
     """Find the node that a label means.
 
-    A text is first taken as a name, then as a path with separator `sep` (None: any of `SEPARATORS`). A sequence is a
-    path. A path may leave out top names where the rest is unique; a full path, even of a single name, goes first.
+    A text is first taken as a name, then as a URI or notation if the hierarchy has these, then as a path with separator
+    `sep` (None: any of `SEPARATORS`). A sequence is a path. A path may leave out top names where the rest is unique; a
+    full path, even of a single name, goes first.
 
     Parameters
     ----------
@@ -64,10 +67,16 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
     treelabel.hierarchy.label_ids.UnknownLabelError: 'Rest' names 2 labels: 'A > Rest', 'B > Rest'; give the full path
     """
     if not isinstance(label, str):
-        return _find_path(hierarchy, [name.strip() for name in label], SEPARATOR.join(label), is_full)
+        names = [name.strip() for name in label]
+        is_new = len(names) == 1 and names[0] not in hierarchy.ids_by_name
+        identified = _find_identified(hierarchy, names[0]) if is_new else None
+        return _find_path(hierarchy, names, SEPARATOR.join(label), is_full) if identified is None else identified
     for name in (label, label.strip()):
         if name in hierarchy.ids_by_name:
             return _find_path(hierarchy, [name], label, is_full)
+    identified = _find_identified(hierarchy, label)
+    if identified is not None:
+        return identified
     problem = None
     for separator in [sep] if sep is not None else SEPARATORS:
         names = split_path(label, separator)
@@ -84,6 +93,16 @@ def find_label(hierarchy: Hierarchy, label: str | Sequence[str], sep: str | None
             f"(--label-sep {quote(mark)})"
         )
     raise problem or _unknown(hierarchy, label)
+
+
+def _find_identified(hierarchy: Hierarchy, label: str) -> int | None:
+    """Find the node of a URI or a notation; None if it is none."""
+    nodes = hierarchy.ids_by_identifier.get(plain_uri(label), [])
+    if len(nodes) > 1:
+        raise UnknownLabelError(
+            f"{quote(label)} identifies {len(nodes)} labels: {some(hierarchy.paths(nodes))}; give the path"
+        )
+    return nodes[0] if nodes else None
 
 
 def is_named(hierarchy: Hierarchy, label: str) -> bool:
@@ -103,7 +122,8 @@ def is_named(hierarchy: Hierarchy, label: str) -> bool:
     (True, True, False)
     """
     last = (split_path(label, separator)[-1] for separator in SEPARATORS)
-    return label in hierarchy.ids_by_name or any(name in hierarchy.ids_by_name for name in last)
+    is_known = label in hierarchy.ids_by_name or plain_uri(label) in hierarchy.ids_by_identifier
+    return is_known or any(name in hierarchy.ids_by_name for name in last)
 
 
 def mark_between(hierarchy: Hierarchy, label: str) -> str | None:
@@ -345,6 +365,23 @@ def _no_label(row: Any, index: int) -> UnknownLabelError:
     return UnknownLabelError(
         f"row {index}: expected a label, a list of labels, or a tuple (a path), found {quote(row)}"
     )
+
+
+def with_uris(hierarchy: Hierarchy) -> Hierarchy:
+    """Add a URI to every node that has none: urn:treelabel: and its path, so that the same label has the same one.
+
+    >>> with_uris(Hierarchy.from_paths(["A > B c"])).identifiers.uris.to_pylist()
+    ['urn:treelabel:A', 'urn:treelabel:A/B%20c']
+    """
+    known = hierarchy.identifiers
+    uris = [None] * len(hierarchy) if known is None else known.uris.to_pylist()
+    if None not in uris:
+        return hierarchy
+    made = [
+        uri or "urn:treelabel:" + "/".join(quote_uri(name, safe="") for name in hierarchy.path_names(node))
+        for node, uri in enumerate(uris)
+    ]
+    return hierarchy.with_identifiers(made, None if known is None else known.notations.to_pylist())
 
 
 def decode(hierarchy: Hierarchy, labels: LabelMatrix, paths: bool = False, sep: str = SEPARATOR) -> list[list[str]]:

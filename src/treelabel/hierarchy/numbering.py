@@ -15,19 +15,24 @@ from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import IntArray
 from treelabel.hierarchy.edges import Edges
+from treelabel.hierarchy.identifiers import Identifiers
 
 Numbers = TypeVar("Numbers", bound=npt.NDArray[Any])
 
 
 @dataclass(frozen=True)
 class NumberedNodes:
-    """Nodes in their final order: parents as (ptr, idx), depths, names, and the new number of every old code."""
+    """Nodes in their final order: parents as (ptr, idx), depths, names, identifiers if there are any.
+
+    `rank` is the new number of every old code.
+    """
 
     parent_ptr: IntArray
     parent_idx: IntArray
     depth: IntArray
     names: pa.Array
     rank: IntArray
+    identifiers: Identifiers | None = None
 
 
 def number(edges: Edges, tree: bool = False) -> NumberedNodes:
@@ -54,7 +59,8 @@ def number(edges: Edges, tree: bool = False) -> NumberedNodes:
     order = np.lexsort((new_parent, rank[child])) if len(child) > nodes else _inverse(rank[child])
     new_ptr = np.zeros(nodes + 1, np.int32)
     np.cumsum(np.bincount(rank[child], minlength=nodes), out=new_ptr[1:])
-    return NumberedNodes(new_ptr, new_parent[order], depth, edges.names.take(pa.array(queue)), rank)
+    identifiers = None if edges.identifiers is None else edges.identifiers.take(queue)
+    return NumberedNodes(new_ptr, new_parent[order], depth, edges.names.take(pa.array(queue)), rank, identifiers)
 
 
 def _inverse(permutation: IntArray) -> IntArray:

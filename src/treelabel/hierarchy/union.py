@@ -19,7 +19,20 @@ def unite_trees(hierarchies: Sequence[Hierarchy]) -> Hierarchy:
     for each in hierarchies:
         # Raises an error where it is no tree.
         _ = each.parent
-    return Hierarchy.from_paths(tuple(each.path_names(node)) for each in hierarchies for node in range(len(each)))
+    united = Hierarchy.from_paths(tuple(each.path_names(node)) for each in hierarchies for node in range(len(each)))
+    return _with_identifiers_of(united, hierarchies)
+
+
+def _with_identifiers_of(united: Hierarchy, sources: Sequence[Hierarchy]) -> Hierarchy:
+    """Carry over the identifiers of hierarchies to one that has their nodes; those of the first go before others."""
+    uris: list[str | None] = [None] * len(united)
+    notations = uris.copy()
+    for source in sources:
+        if source.identifiers is not None:
+            columns = source.identifiers.uris.to_pylist(), source.identifiers.notations.to_pylist()
+            for node, uri, notation in zip(nodes_in(source, united).tolist(), *columns, strict=True):
+                uris[node], notations[node] = uris[node] or uri, notations[node] or notation
+    return united if all(source.identifiers is None for source in sources) else united.with_identifiers(uris, notations)
 
 
 def with_paths(known: Hierarchy, paths: Iterable[Sequence[str]]) -> Hierarchy:
@@ -39,7 +52,8 @@ def with_paths(known: Hierarchy, paths: Iterable[Sequence[str]]) -> Hierarchy:
     >>> with_paths(Hierarchy.from_paths(["A > B", "C"]), [["A", "D"]]).paths()
     ['A', 'C', 'A > B', 'A > D']
     """
-    return Hierarchy.from_paths([*(known.path_names(node) for node in range(len(known))), *paths])
+    extended = Hierarchy.from_paths([*(known.path_names(node) for node in range(len(known))), *paths])
+    return _with_identifiers_of(extended, [known])
 
 
 def nodes_in(source: Hierarchy, other: Hierarchy) -> IntArray:
@@ -141,7 +155,7 @@ def join_hierarchies(known: Hierarchy, other: Hierarchy, what: str) -> Hierarchy
         raise _another(
             what, f"no label in common: {quote(other.paths([new[-1]])[0])} there, {quote(known.paths()[-1])} here"
         )
-    return with_paths(known, (other.path_names(node) for node in new))
+    return _with_identifiers_of(with_paths(known, (other.path_names(node) for node in new)), [known, other])
 
 
 def _refuse_moved(known: Hierarchy, other: Hierarchy, new: Sequence[int], what: str) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
+from treelabel.core.errors import TreelabelError
 from treelabel.core.json_lines import number_texts
 from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
@@ -54,9 +55,22 @@ class WrittenLabels:
         used = np.flatnonzero(is_used)
         return used, (np.cumsum(is_used, dtype=np.int32) - 1)[self.nodes]
 
-    def objects(self) -> pa.LargeListArray:
-        """Make one list per document of {"label": name, "path": "A > B", "p": 0.93}."""
-        fields = {"label": self.names(), "path": self.names(paths=True)}
+    def identifiers(self) -> dict[str, pa.DictionaryArray]:
+        """Return the URI of every label, null where it has none, and its notation where the hierarchy has any."""
+        known = self.hierarchy.identifiers
+        if known is None:
+            raise TreelabelError("the labels have no URIs: fit the model with a vocabulary that has (--taxonomy)")
+        used, index = self._used_nodes
+        columns = {"uri": known.uris, "notation": known.notations}
+        return {
+            name: pa.DictionaryArray.from_arrays(pa.array(index, pa.int32()), column.take(pa.array(used)))
+            for name, column in columns.items()
+            if name == "uri" or column.null_count < len(column)
+        }
+
+    def objects(self, uris: bool = False) -> pa.LargeListArray:
+        """Make one list per document of {"label": name, "path": "A > B", "p": 0.93}, with the URI if asked for."""
+        fields = {"label": self.names(), "path": self.names(paths=True)} | (self.identifiers() if uris else {})
         if self.p is not None:
             fields["p"] = pa.array(self.p)
         return self.lists(pa.StructArray.from_arrays(list(fields.values()), names=list(fields)))
@@ -169,7 +183,9 @@ def label_separator(hierarchy: Hierarchy) -> str:
     return next(free, "\n")
 
 
-def column_names(levels: int, alternatives: int, several: bool, taken: Sequence[str] = ()) -> dict[str, str]:
+def column_names(
+    levels: int, alternatives: int, several: bool, taken: Sequence[str] = (), identifiers: Sequence[str] = ()
+) -> dict[str, str]:
     """Name the columns of predictions, so that none has the name of a column that is there already.
 
     Parameters
@@ -182,6 +198,8 @@ def column_names(levels: int, alternatives: int, several: bool, taken: Sequence[
         Whether documents may have several labels.
     taken
         Names of other columns.
+    identifiers
+        Which of uri and notation there are.
 
     Returns
     -------
@@ -198,6 +216,7 @@ def column_names(levels: int, alternatives: int, several: bool, taken: Sequence[
         "path",
         "p",
         *(["all_p"] if several else []),
+        *identifiers,
         *(f"level{depth + 1}" for depth in range(levels)),
     ]
     plain += [name for rank in range(alternatives) for name in (f"alternative{rank + 1}", f"alternative{rank + 1}_p")]
@@ -219,6 +238,7 @@ def prediction_columns(
     alternatives: int = 0,
     several: bool = False,
     write: Writer | None = None,
+    uris: bool = False,
 ) -> dict[str, pa.Array]:
     """Make the columns of predictions, one row per document; see `column_names`.
 
@@ -240,6 +260,8 @@ def prediction_columns(
         Whether there is a column for the probabilities of all labels.
     write
         Writes labels and alternatives in another way than by their names.
+    uris
+        Whether there are columns for the URIs and notations of labels.
 
     Returns
     -------
@@ -260,6 +282,8 @@ def prediction_columns(
     }
     if several and sep is not None and labels.p is not None:
         columns["all_p"] = _cells(labels, number_texts(labels.p), sep)
+    for name, texts in (labels.identifiers() if uris else {}).items():
+        columns[name] = _cells(labels, pc.fill_null(texts.cast(pa.large_string()), ""), sep)
     closed = decisions.csr if decisions.closed else h.closure(decisions.csr)
     for depth in range(1, h.max_depth + 1):
         level = h.level(depth)

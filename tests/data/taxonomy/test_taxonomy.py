@@ -385,7 +385,7 @@ def test_labels_called_like_the_root_or_a_column_stay_labels(tmp_path: Path, nam
         (Hierarchy.flat(["a\nb"]), "txt", "paths cannot hold this hierarchy"),
         (Hierarchy.flat([" a"]), "txt", "paths cannot hold this hierarchy"),
         (DAG, "txt", "this needs a tree, but the hierarchy is a DAG"),
-        (DAG, "ttl", "t.ttl: cannot write a taxonomy with this ending; choose one of .tsv, .taxonomy, .csv, .txt"),
+        (DAG, "yaml", "t.yaml: cannot write a taxonomy with this ending; choose one of .tsv, .taxonomy, .csv, .txt"),
     ],
 )
 def test_what_a_form_cannot_hold_is_refused_and_no_file_is_left(
@@ -569,9 +569,9 @@ def test_vocabularies_of_annif_are_one_level_of_labels(
     ("name", "content", "message"),
     [
         (
-            "vocab.tsv",
-            "<http://e.org/1>\tcats\n<http://e.org/2>\tcats\n",
-            "vocab.tsv:2: the label 'cats' stands on line 1",
+            "vocab.csv",
+            "uri,label_en\nhttp://e.org/1,cats\nhttp://e.org/1,cats\n",
+            "vocab.csv:2: 'cats [1] <http://e.org/1>' stands on line 3, too; leave out one of them",
         ),
         ("vocab.csv", "uri,label_sv,label_fi\nhttp://e.org/1,katter,kissat\n", "no column 'label_en' for the labels"),
         (
@@ -586,6 +586,12 @@ def test_vocabularies_that_name_no_label_are_refused(name: str, content: str, me
     file.write_text(content)
     with pytest.raises(TreelabelError, match=re.escape(message)):
         read_taxonomy(file)
+
+
+def test_labels_of_a_vocabulary_with_one_name_are_told_apart_by_notation_or_uri(tmp_path: Path) -> None:
+    file = tmp_path / "vocab.tsv"
+    file.write_text("<http://e.org/1>\tcats\n<http://e.org/2>\tcats\tn2\n<http://e.org/3>\tdogs\n")
+    assert read_taxonomy(file).names == ("cats [1]", "cats [n2]", "dogs")
 
 
 def test_the_language_of_a_vocabulary_can_be_chosen_and_uris_may_have_parents(tmp_path: Path) -> None:

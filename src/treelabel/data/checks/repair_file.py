@@ -25,7 +25,7 @@ from treelabel.data.dataset import Dataset
 from treelabel.data.io.cells import escape
 from treelabel.data.io.csv import CsvLines, read_header
 from treelabel.data.io.format import ReadOptions
-from treelabel.data.io.tables import format_of
+from treelabel.data.io.tables import format_of, format_to_read
 from treelabel.data.taxonomy.sibling_taxonomy import find_sibling_taxonomy
 from treelabel.hierarchy.hierarchy import SEPARATOR, split_path
 from treelabel.hierarchy.label_matrices import row_numbers
@@ -123,8 +123,11 @@ def repair_file(source: Path, target: Path, data: Dataset, repaired: Repaired, o
         The list of changes; None where the two formats differ, or this one cannot be mended in place.
     """
     plan = FileRepair.of(data, repaired)
-    mend = MENDERS.get(format_of(source).name) if plan is not None and source != Path("-") else None
-    if plan is None or mend is None or format_of(target).name != format_of(source).name:
+    if plan is None or source == Path("-"):
+        return None
+    entry = format_to_read(source, data.reading.get("format"), options)
+    mend = MENDERS.get(entry.name)
+    if mend is None or format_of(target) != entry:
         return None
     # Labels that were read under a taxonomy beside the file would be read otherwise.
     if find_sibling_taxonomy(target) != find_sibling_taxonomy(source):

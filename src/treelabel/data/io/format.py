@@ -1,6 +1,7 @@
 """Common to all formats: what is read (Arrow tables with the lines of their rows), what is written, and the options."""
 
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -13,7 +14,7 @@ import pyarrow as pa
 from scipy import sparse
 
 from treelabel.core.errors import TreelabelError, require_extra
-from treelabel.core.inputs import STANDARD, UndecodableLine
+from treelabel.core.inputs import STANDARD, UndecodableLine, suffixes
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.matrices import checked_csr
 from treelabel.core.types import BoolArray, FloatArray, IntArray, LongArray
@@ -98,6 +99,20 @@ class TableSource:
     hierarchy: Hierarchy | None = None
     features: int | None = None
     choices: Mapping[str, str] = field(default_factory=dict)
+    # Of several files, the number of the line before the first of each: see `locate`.
+    files: Sequence[tuple[int, Path]] = ()
+
+    def locate(self, line: int, path: Path) -> str:
+        """Say where a line stands: in the file itself, or in which of several, whose lines are numbered through.
+
+        >>> TableSource(iter(()), files=[(0, Path("a.csv")), (7, Path("b.csv"))]).locate(9, Path("*.csv"))
+        'b.csv:2'
+        """
+        index = bisect_left(self.files, line, key=lambda pair: pair[0]) - 1
+        if index < 0:
+            return f"{path}:{line}"
+        before, file = self.files[index]
+        return f"{file}:{line - before}"
 
 
 @dataclass(frozen=True)
@@ -107,7 +122,8 @@ class WriteOptions:
     `text` and `labels` name columns, of a text and of lists of labels. `escape` makes cells that a spreadsheet would
     run harmless, and `mark` adds a column that counts them (see `cells`), where it is None if the first table has any.
     `hierarchy` and `features` are those of all documents, for formats that hold them. `resumed` leaves out what stands
-    only at the beginning of a file.
+    only at the beginning of a file. `agent` says who suggests the labels, where they are no truth but predictions with
+    a column `scores`. `label_texts` are all labels, as they are written.
     """
 
     text: str = "text"
@@ -118,6 +134,8 @@ class WriteOptions:
     features: sparse.csr_array | None = None
     sheet: str = "data"
     resumed: bool = False
+    agent: str | None = None
+    label_texts: Sequence[str] = ()
 
 
 @dataclass
@@ -136,7 +154,8 @@ class TableEncoder:
 class Format:
     """A file format: its endings, how to read and write it, and what of a document it holds.
 
-    A format whose files can grow at their end has an `encoder`; others have `write`, which needs all tables.
+    A format whose files can grow at their end has an `encoder`; others have `write`, which needs all tables. Where a
+    format has several forms, `lacks` says what that of an ending does not hold.
     """
 
     name: str
@@ -150,12 +169,48 @@ class Format:
     extra: tuple[str, str] | None = None
     # How the first line of a file begins, where that tells the format: a regular expression.
     begins: str | None = None
+    # Endings that it shares with other formats, and whether a file that begins like this is of this one.
+    shared: tuple[str, ...] = ()
+    recognizes: "Callable[[Head], bool] | None" = None
+    lacks: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def ending(self) -> str:
+        """The usual ending of its files, empty for a folder."""
+        return self.endings[0] if self.endings else ""
+
+    def held_in(self, path: Path) -> frozenset[str]:
+        """Return what a file of the format holds."""
+        return self.holds - self.lacks.get(suffixes(path)[0], frozenset())
 
     def require_extra(self) -> None:
         """Refuse to write a format whose module is not installed."""
         if self.extra is not None:
             with require_extra(self.extra[0], f"writing {self.endings[0]}"):
                 import_module(self.extra[1])
+
+
+class Head(NamedTuple):
+    """The beginning of a file: its first line, and its first object if it holds JSON."""
+
+    line: str
+    values: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, text: str) -> "Head":
+        """Take the first line and the first object off the beginning of a text.
+
+        >>> Head.of('[\\n {"text": "a"}, {"te')
+        Head(line='[', values={'text': 'a'})
+        """
+        text = text.removeprefix("\ufeff").lstrip()
+        line = text.partition("\n")[0].rstrip("\r")
+        start = text[1:].lstrip() if text[:1] == "[" else text
+        try:
+            values = json.JSONDecoder().raw_decode(start)[0] if start[:1] == "{" else None
+        except (ValueError, RecursionError):
+            values = None
+        return cls(line, values if isinstance(values, dict) else None)
 
 
 # Formats that are read record by record
@@ -192,6 +247,24 @@ def parsed_lines(lines: Iterable[str], parse: Callable[[int, str], Record | Prob
             yield Problem(number, line)
         elif line.strip():
             yield parse(number, line)
+
+
+def converted_records(
+    records: Iterable[Record | Problem], convert: Callable[[dict[str, Any]], dict[str, Any]]
+) -> Iterator[Record | Problem]:
+    """Convert the values of records; what cannot be converted (ValueError) is a problem of its row.
+
+    >>> list(converted_records([Record(7, {"a": "x"})], lambda values: {"a": int(values["a"])}))
+    [Problem(line=7, message="invalid literal for int() with base 10: 'x'", lines=1)]
+    """
+    for record in records:
+        if isinstance(record, Problem):
+            yield record
+            continue
+        try:
+            yield record._replace(values=convert(record.values))
+        except ValueError as error:
+            yield Problem(record.line, str(error))
 
 
 def batch_sizes(size: int, first: int | None = None) -> Iterator[int]:

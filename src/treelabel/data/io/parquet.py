@@ -45,7 +45,7 @@ def read_parquet(path: Path, options: ReadOptions) -> TableSource:
         chunks = [group.column(number) for group in groups for number in range(columns)]
         # Every value takes at least one byte.
         promised = sum(max(chunk.total_uncompressed_size, chunk.num_values) for chunk in chunks)
-        _check_size(path, promised, options.limits)
+        check_size(path, promised, options.limits)
         hierarchy = None if stored is None else hierarchy_from_json(stored.decode(), str(path))
     except TreelabelError:
         raise
@@ -61,9 +61,9 @@ def _parts(path: Path, file: pq.ParquetFile, options: ReadOptions) -> Iterator[P
         for group in range(file.metadata.num_row_groups):
             batch_size = _rows_at_once(path, file, group, options.limits)
             for batch in file.iter_batches(batch_size, row_groups=[group]):
-                size += sum(map(_decoded_size, batch.columns))
-                _check_size(path, size, options.limits)
-                yield Part(_plain_table(batch), np.arange(number + 1, number + len(batch) + 1))
+                size += sum(map(decoded_size, batch.columns))
+                check_size(path, size, options.limits)
+                yield Part(plain_table(batch), np.arange(number + 1, number + len(batch) + 1))
                 number += len(batch)
                 if options.seen is not None:
                     options.seen(file_size * number // max(1, file.metadata.num_rows))
@@ -73,7 +73,7 @@ def _parts(path: Path, file: pq.ParquetFile, options: ReadOptions) -> Iterator[P
         raise TreelabelError(f"{path}: row {number + 1}: damaged Parquet file: {error}") from error
 
 
-def _plain_table(batch: pa.RecordBatch) -> pa.Table:
+def plain_table(batch: pa.RecordBatch) -> pa.Table:
     """Return columns by name, the last of each name, with bytes that are text as text and without dictionaries."""
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -89,7 +89,7 @@ def _plain_table(batch: pa.RecordBatch) -> pa.Table:
     return pa.table(columns)
 
 
-def _check_size(path: Path, size: int, limits: Limits) -> None:
+def check_size(path: Path, size: int, limits: Limits) -> None:
     """Refuse a file whose values take, or will take, many times more than the file itself."""
     packed = path.stat().st_size
     if limits.exceeds("floor", size) and limits.exceeds("ratio", size / max(1, packed)):
@@ -98,7 +98,7 @@ def _check_size(path: Path, size: int, limits: Limits) -> None:
         )
 
 
-def _decoded_size(array: Any) -> int:
+def decoded_size(array: Any) -> int:
     """Count the bytes of a column, taking what refers to a dictionary of texts for the whole value."""
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else None
     if kind is None or not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
@@ -118,7 +118,7 @@ def _rows_at_once(path: Path, file: pq.ParquetFile, group: int, limits: Limits) 
             length = _longest_value(packed, chunk, column, group)
             if column.max_repetition_level > 0:
                 # All values of a list column may stand in one row.
-                _check_size(path, length * chunk.num_values, limits)
+                check_size(path, length * chunk.num_values, limits)
             else:
                 longest = max(longest, length)
     return max(1, min(BATCH, BUDGET // longest))
@@ -152,13 +152,18 @@ def _longest_text(array: pa.Array) -> int:
     return 0
 
 
+def with_hierarchy(schema: pa.Schema, options: WriteOptions) -> pa.Schema:
+    """Put the hierarchy into the metadata of a schema, if there is one."""
+    if options.hierarchy is None:
+        return schema
+    return schema.with_metadata({METADATA_KEY: hierarchy_to_json(options.hierarchy)})
+
+
 def write_parquet(path: Path, tables: Iterable[pa.Table], options: WriteOptions) -> None:
     """Write tables of one schema, with the hierarchy in the metadata if there is one."""
     rest = iter(tables)
     first = next(rest, pa.table({}))
-    schema = first.schema
-    if options.hierarchy is not None:
-        schema = schema.with_metadata({METADATA_KEY: hierarchy_to_json(options.hierarchy)})
+    schema = with_hierarchy(first.schema, options)
     try:
         with atomic_file(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
             for table in chain([first], rest):

@@ -1,10 +1,13 @@
 """The one road of data: which format a file has, and files of every format to Arrow tables and back."""
 
+import glob
 import json
+import logging
+import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +15,30 @@ from pathlib import Path
 import pyarrow as pa
 
 from treelabel.core.atomic_output import open_output
+from treelabel.core.encodings import encoding_of
 from treelabel.core.errors import TreelabelError, quote
-from treelabel.core.inputs import MAGIC, STANDARD, existing_file, open_input, standard_input, suffixes, text_lines
+from treelabel.core.inputs import (
+    MAGIC,
+    STANDARD,
+    decompressing,
+    existing_file,
+    open_input,
+    standard_input,
+    suffixes,
+    text_lines,
+)
 from treelabel.core.progress import progress_bar
 from treelabel.core.registry import did_you_mean
 from treelabel.core.strings import TEXT_NAMES
 from treelabel.data.columns import ID_NAMES, LABEL_NAMES
-from treelabel.data.io.format import Format, ReadOptions, TableSource, WriteOptions
+from treelabel.data.io.format import Format, Head, Part, ReadOptions, TableSource, WriteOptions
 from treelabel.data.io.registry import FORMATS, OTHER_SHEETS
+from treelabel.data.io.sqlite import SqliteAddress, file_behind
+
+LOG = logging.getLogger(__name__)
+# So many bytes of a file tell its format.
+HEAD = 1 << 18
+IS_TAXONOMY = re.compile(r"(^|\.)taxonomy\.")
 
 
 @contextmanager
@@ -56,16 +75,71 @@ def open_tables(
     ...         [(part.table.to_pydict(), part.lines.tolist()) for part in source.parts]
     [({'text': ['woof', 'meow'], 'label': ['dog', 'cat']}, [2, 3])]
     """
-    file = existing_file(path)
+    file = existing_data(path)
     options = ReadOptions() if options is None else options
+    if is_pattern(file):
+        yield _joined_source(file, options, format)
+        return
     entry = format_to_read(file, format, options)
-    size = None if file == STANDARD else file.stat().st_size
+    size = None if file == STANDARD else file_behind(file).stat().st_size
     # A format may jump about in a file, or begin twice.
     with (
         nullcontext(file) if "stream" in entry.holds else repeatable(file, entry.name) as readable,
         progress_bar(title or f"reading {file.name}", size, progress) as seen,
     ):
         yield entry.read(readable, replace(options, seen=seen))
+
+
+def existing_data(path: str | Path) -> Path:
+    """Check that data is there: a regular file, a folder, a table of SQLite, or the files of a pattern (in/*.csv)."""
+    if isinstance(path, str | os.PathLike):
+        file = Path(path)
+        if SqliteAddress.of(file) is not None:
+            existing_file(file_behind(file))
+            return file
+        if os.path.isdir(file):
+            return file
+        if is_pattern(file):
+            if not data_files(file):
+                raise TreelabelError(f"{file}: no file is called so; a pattern has * or ? for what may differ")
+            return file
+    return existing_file(path)
+
+
+def is_pattern(path: Path) -> bool:
+    """Return whether a path stands for several files; a file of that very name goes first."""
+    return glob.has_magic(str(path)) and not os.path.lexists(path)
+
+
+def data_files(path: Path) -> list[Path]:
+    """List the files that data is in, in order; taxonomies in the same folder are none."""
+    if not is_pattern(path):
+        return [file_behind(path)]
+    files = map(Path, glob.glob(str(path), recursive=True))
+    return sorted(file for file in files if file.is_file() and not IS_TAXONOMY.search(file.name.lower()))
+
+
+def _joined_source(pattern: Path, options: ReadOptions, format: str | None) -> TableSource:  # noqa: A002
+    """Read several files one behind the other; their lines are numbered through."""
+    files = data_files(pattern)
+    positions: list[tuple[int, Path]] = []
+    with open_tables(files[0], options, format) as first:
+        hierarchy, features = first.hierarchy, first.features
+
+    def parts() -> Iterator[Part]:
+        last = 0
+        for file in files:
+            before = last
+            positions.append((before, file))
+            with open_tables(file, options, format) as source:
+                if source.features != features:
+                    raise TreelabelError(f"{file}: {source.features} features, but {files[0]} has {features}")
+                for part in source.parts:
+                    problems = [replace(each, line=each.line + before) for each in part.problems]
+                    yield replace(part, lines=part.lines + before, problems=problems)
+                    last = max([last, *(part.lines + before).tolist()[-1:], *(each.line for each in problems)])
+
+    return TableSource(parts(), hierarchy, features, files=positions)
 
 
 @contextmanager
@@ -76,7 +150,7 @@ def repeatable(path: Path, format: str | None = None) -> Iterator[Path]:  # noqa
         return
     entry = format_to_read(path, format, ReadOptions())
     with tempfile.TemporaryDirectory(prefix="treelabel-") as folder:
-        copy = Path(folder, f"standard_input{entry.endings[0]}")
+        copy = Path(folder, f"standard_input{entry.ending}")
         with copy.open("wb") as stream:
             shutil.copyfileobj(standard_input(), stream)
         yield copy
@@ -147,7 +221,7 @@ def write_table(table: pa.Table, path: str | Path) -> None:
 
 
 def format_to_read(path: Path, name: str | None, options: ReadOptions) -> Format:
-    """Find the format of a file that exists: by name, by its ending, or a .txt file by its first line.
+    """Find the format of data that exists: by name, by its ending, or by its beginning where formats share an ending.
 
     Excel saves "Unicode text" as .txt, with tabs; fastText's files and JSON Lines are often called so, too. Standard
     input has the format of its first bytes.
@@ -168,18 +242,49 @@ def format_to_read(path: Path, name: str | None, options: ReadOptions) -> Format
     if name is not None:
         return FORMATS.find(name)
     if path == STANDARD:
-        return guess_format(_first_bytes())
+        start = _first_bytes()
+        entry = guess_format(start)
+        return _recognized(start, entry.endings[:1], path) or entry
+    if is_pattern(path):
+        return format_to_read(data_files(path)[0], name, options)
+    if path.is_dir():
+        is_corpus = any(path.glob("*.txt")) and not any(each.is_dir() for each in path.iterdir())
+        return FORMATS["annif" if is_corpus else "folder"]
+    ending = suffixes(path)[0]
     try:
-        return format_of(path)
+        entry = format_of(path)
     except TreelabelError:
-        if suffixes(path)[0] != ".txt":
+        if ending != ".txt":
             raise
+        recognized = _recognized(_head(path, options), (ending,), path)
+        if recognized is not None:
+            return recognized
         with open_input(path, limits=options.limits) as stream:
             first = next(text_lines(stream, path, options.encoding, options.limits, universal=True), "").lstrip()
-        entry = _beginning_with(first, [entry for entry in FORMATS.values() if "stream" in entry.holds])
-        if entry is None:
+        by_line = _beginning_with(first, [entry for entry in FORMATS.values() if "stream" in entry.holds])
+        if by_line is None:
             raise
+        return by_line
+    if ending not in entry.endings:
+        # The ending has two parts, of which the first names the format.
         return entry
+    has_rivals = any(ending in other.shared for other in FORMATS.values())
+    return (_recognized(_head(path, options), (ending,), path) or entry) if has_rivals else entry
+
+
+def _head(path: Path, options: ReadOptions) -> bytes:
+    with open_input(path, limits=options.limits) as stream, decompressing(path):
+        return stream.read(HEAD)
+
+
+def _recognized(start: bytes, endings: Sequence[str], path: Path) -> Format | None:
+    """Find the format of a file by its content, among those that share its ending; say which it is."""
+    head = Head.of(start.decode(encoding_of(start, "utf-8"), "ignore"))
+    rivals = [entry for entry in FORMATS.values() if set(endings) & set(entry.shared) and entry.recognizes is not None]
+    entry = next((rival for rival in rivals if rival.recognizes is not None and rival.recognizes(head)), None)
+    if entry is not None:
+        LOG.info("%s: read as %s (%s), by its content; --format says otherwise", path, entry.name, entry.help)
+    return entry
 
 
 def format_of(path: Path, name: str | None = None) -> Format:
@@ -207,12 +312,15 @@ def format_of(path: Path, name: str | None = None) -> Format:
         raise TreelabelError(
             f"{path}: {OTHER_SHEETS[ending]} cannot be read or written; save it as .xlsx or as CSV (UTF-8) instead"
         )
-    for entry in FORMATS.values():
-        if name.endswith(entry.endings):
-            return entry
+    if SqliteAddress.of(path) is not None:
+        return FORMATS["sqlite"]
+    matching = [(len(ending), entry) for entry in FORMATS.values() for ending in entry.endings if name.endswith(ending)]
+    if matching:
+        return max(matching, key=lambda pair: pair[0])[1]
     known = ", ".join(ending for entry in FORMATS.values() for ending in entry.endings)
     raise TreelabelError(
-        f"{path}: cannot tell the format by the ending {quote(ending)}; known are {known}; or name the format"
+        f"{path}: cannot tell the format by the ending {quote(ending)}; known are {known}; or name the format "
+        f"({', '.join(FORMATS)}), such as txt for a text on each line"
     )
 
 

@@ -100,11 +100,12 @@ def parse_line(line: str, features: int, labels: int) -> tuple[list[str], tuple[
     bad = next((pair for pair in split if len(pair) != 2 or not pair[0].isdecimal() or int(pair[0]) >= features), None)
     if bad is not None:
         raise ValueError(f"feature {quote(':'.join(bad))} is not 'number:value' with a number from 0 to {features - 1}")
-    values = np.array([_number(pair) for pair in split], np.float32)
+    values = np.array([feature_value(pair) for pair in split], np.float32)
     return names, (np.array([int(pair[0]) for pair in split], np.int32), values)
 
 
-def _number(pair: list[str]) -> float:
+def feature_value(pair: list[str]) -> float:
+    """Read the value of a feature, which single precision must hold."""
     try:
         value = float(pair[1])
     except ValueError:
@@ -124,14 +125,15 @@ def write_xmc(path: Path, tables: Iterable[pa.Table], options: WriteOptions) -> 
         stream.write(f"{documents} {features} {len(options.hierarchy)}\n".encode())
         for table in tables:
             labels = table.column(options.labels[0]).to_pylist()
-            stream.write(_lines(labels, options.features[start : start + len(labels)]))
+            stream.write(feature_lines(labels, options.features[start : start + len(labels)]))
             start += len(labels)
 
 
-def _lines(labels: list[list[str]], features: sparse.csr_array) -> bytes:
+def feature_lines(labels: list[list[str]], features: sparse.csr_array, first: int = 0) -> bytes:
+    """Write a line per document, with features numbered from `first` on."""
     lines = []
     for row, numbers in enumerate(labels):
         entries = slice(features.indptr[row], features.indptr[row + 1])
         pairs = zip(features.indices[entries], features.data[entries], strict=True)
-        lines.append(" ".join([",".join(numbers), *(f"{feature}:{value:.9g}" for feature, value in pairs)]))
+        lines.append(" ".join([",".join(numbers), *(f"{feature + first}:{value:.9g}" for feature, value in pairs)]))
     return "".join(f"{line}\n" for line in lines).encode()

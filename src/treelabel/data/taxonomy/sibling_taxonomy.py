@@ -8,6 +8,7 @@ from treelabel.core.atomic_output import remove_file
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import STANDARD, UndecodableError, suffixes
 from treelabel.core.limits import Limits
+from treelabel.data.io.sqlite import file_behind
 from treelabel.data.taxonomy.taxonomy_files import (
     read_taxonomy,
     read_with_summary,
@@ -31,6 +32,7 @@ def _candidates(data_file: Path) -> list[Path]:
     """List the names under which the hierarchy of a data file is looked for; the first that exists is taken."""
     if data_file == STANDARD:
         return []
+    data_file = file_behind(data_file)
     stems = (f"{_stem(data_file)}.taxonomy", "taxonomy")
     choices = (data_file.with_name(stem + ending) for stem in stems for ending in SIBLING_ENDINGS)
     return [choice for choice in choices if choice != data_file]
@@ -44,22 +46,25 @@ def _stem(file: Path) -> str:
     return name
 
 
-def read_sibling_taxonomy(file: Path, root: str | None, encoding: str, limits: Limits) -> tuple[Hierarchy, str]:
+def read_sibling_taxonomy(
+    file: Path, root: str | None, encoding: str, limits: Limits, language: str = "en"
+) -> tuple[Hierarchy, str]:
     """Read the taxonomy of data in some encoding: in UTF-8 if it is that, as treelabel writes it, else like the data.
 
     Returns the hierarchy and what was recognised, as `read_with_summary`.
     """
     try:
-        return read_with_summary(file, TaxonomyOptions(root=root, limits=limits))
+        return read_with_summary(file, TaxonomyOptions(root=root, language=language, limits=limits))
     except UndecodableError:
         if encoding == "utf-8":
             raise
-        return read_with_summary(file, TaxonomyOptions(root=root, encoding=encoding, limits=limits))
+        return read_with_summary(file, TaxonomyOptions(root=root, language=language, encoding=encoding, limits=limits))
 
 
 def sibling_path(data_file: Path, hierarchy: Hierarchy) -> Path:
     """Return the file that holds the hierarchy of one data file: train.csv -> train.taxonomy.tsv."""
-    return data_file.with_name(f"{_stem(data_file)}.taxonomy{taxonomy_ending(hierarchy)}")
+    file = file_behind(data_file)
+    return file.with_name(f"{_stem(file)}.taxonomy{taxonomy_ending(hierarchy)}")
 
 
 def taxonomy_ending(hierarchy: Hierarchy) -> str:
@@ -123,8 +128,9 @@ def write_sibling_taxonomy(
 
 
 def _holds(file: Path, hierarchy: Hierarchy) -> bool:
-    """Return whether a file holds a hierarchy; what cannot be read holds none."""
+    """Return whether a file holds a hierarchy, and its identifiers if it has any; what cannot be read holds none."""
     try:
-        return read_taxonomy(file) == hierarchy
+        stored = read_taxonomy(file)
+        return stored == hierarchy and hierarchy.identifiers in (None, stored.identifiers)
     except TreelabelError:
         return False

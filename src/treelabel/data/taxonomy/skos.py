@@ -5,18 +5,20 @@ A vocabulary must not grow by entities, take a parser for minutes, or fetch anyt
 
 import json
 import re
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
+from treelabel.core.atomic_output import open_output
 from treelabel.core.errors import TreelabelError, quote, require_extra
 from treelabel.core.inputs import PIECE, existing_file, open_input, suffixes, whole_lines
 from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.data.columns import require_printable
 from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.hierarchy.identifiers import distinct_names, uri_end
+from treelabel.hierarchy.label_ids import with_uris
 
 LINE_BREAK = re.compile(r"[ \t]*[\t\r\n]\s*")
 RDF_FORMATS = {".ttl": "turtle", ".rdf": "xml", ".xml": "xml", ".nt": "nt", ".jsonld": "json-ld"}
@@ -61,7 +63,50 @@ def read_skos(file: Path, language: str = "en", tree: bool = False, limits: Limi
     pairs = sorted(narrower, key=lambda pair: (rank[pair[0]], rank[pair[1]]))
     edges = [(names[above], names[below]) for above, below in pairs]
     require_printable(names.values(), file)
-    return Hierarchy.from_edges(edges, root="", nodes=[names[concept] for concept in ordered], tree=tree)
+    h = Hierarchy.from_edges(edges, root="", nodes=[names[concept] for concept in ordered], tree=tree)
+    concept_of = {name: concept for concept, name in names.items()}
+    return h.with_identifiers(*zip(*(_identifiers(graph, concept_of[name]) for name in h.names), strict=True))
+
+
+def _identifiers(graph: Any, concept: Any) -> tuple[str | None, str | None]:
+    """Return the URI and the notation of a concept; a blank node has no URI that anybody else knows."""
+    from rdflib import SKOS, BNode
+
+    notation = graph.value(concept, SKOS.notation)
+    return None if isinstance(concept, BNode) else str(concept), None if notation is None else str(notation)
+
+
+def write_skos(hierarchy: Hierarchy, target: Path, language: str = "en") -> None:
+    """Write a hierarchy as a SKOS vocabulary: concepts with broader and preferred labels, and notations.
+
+    Parameters
+    ----------
+    hierarchy
+        A label without a URI gets one (see `with_uris`).
+    target
+        RDF/XML, Turtle, N-Triples or JSON-LD, by its ending.
+    language
+        The language of the labels.
+    """
+    with require_extra("skos", "writing SKOS"):
+        from rdflib import RDF, SKOS, Graph, Literal, URIRef
+    graph, h = Graph(), with_uris(hierarchy)
+    assert h.identifiers is not None
+    graph.bind("skos", SKOS)
+    concepts = [URIRef(uri) for uri in h.identifiers.uris.to_pylist()]
+    scheme = URIRef("urn:treelabel:scheme")
+    graph.add((scheme, RDF.type, SKOS.ConceptScheme))
+    for concept, name, notation in zip(concepts, h.names, h.identifiers.notations.to_pylist(), strict=True):
+        graph.add((concept, RDF.type, SKOS.Concept))
+        graph.add((concept, SKOS.inScheme, scheme))
+        graph.add((concept, SKOS.prefLabel, Literal(name, lang=language)))
+        if notation is not None:
+            graph.add((concept, SKOS.notation, Literal(notation)))
+    for above, below in zip(h.parent_idx.tolist(), h.edge_child.tolist(), strict=True):
+        link = (SKOS.topConceptOf, scheme) if above < 0 else (SKOS.broader, concepts[above])
+        graph.add((concepts[below], *link))
+    with open_output(target) as stream:
+        stream.write(graph.serialize(format=RDF_FORMATS[suffixes(target)[0]], encoding="utf-8"))
 
 
 def read_alternative_names(path: str | Path, language: str = "en", limits: Limits = DEFAULT_LIMITS) -> dict[str, str]:
@@ -120,13 +165,10 @@ def _read(file: Path, limits: Limits) -> tuple[Any, set[tuple[Any, Any]], set[An
 
 
 def _names(graph: Any, concepts: set[Any], language: str) -> dict[Any, str]:
-    names = {concept: _label(graph, concept, language) or _code(graph, concept) for concept in concepts}
-    count = Counter(names.values())
-    unique = {
-        concept: name if count[name] == 1 else f"{name} [{_code(graph, concept)}]" for concept, name in names.items()
-    }
-    again = Counter(unique.values())
-    return {concept: name if again[name] == 1 else f"{name} <{concept}>" for concept, name in unique.items()}
+    listed = list(concepts)
+    codes = [_code(graph, concept) for concept in listed]
+    names = [_label(graph, concept, language) or code for concept, code in zip(listed, codes, strict=True)]
+    return dict(zip(listed, distinct_names(names, codes, list(map(str, listed))), strict=True))
 
 
 def _label(graph: Any, concept: Any, language: str) -> str | None:
@@ -141,7 +183,7 @@ def _code(graph: Any, concept: Any) -> str:
     from rdflib import SKOS
 
     notation = graph.value(concept, SKOS.notation)
-    return str(notation) if notation is not None else str(concept).rstrip("/#").replace("#", "/").rpartition("/")[2]
+    return str(notation) if notation is not None else uri_end(str(concept))
 
 
 # Checks before a vocabulary is read

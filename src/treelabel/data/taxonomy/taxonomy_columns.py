@@ -10,6 +10,7 @@ from treelabel.core.errors import TreelabelError, quote
 from treelabel.data.columns import LEVEL_NAME
 from treelabel.hierarchy.edges import ROOT_NAMES
 from treelabel.hierarchy.hierarchy import SEPARATOR
+from treelabel.hierarchy.identifiers import URI
 from treelabel.hierarchy.separators import guess_separator
 
 CHILD_COLUMNS = ("child", "label", "name", "id", "node", "code", "title", "category", "class", "concept", "term", "key")
@@ -24,15 +25,19 @@ LEVEL_WORD = re.compile(
     r"(_name)?"
 )
 LANGUAGE_LABEL = re.compile(r"label_[a-z]{2,3}(-\w+)?")
-URI = re.compile(r"<[^<>\s]+>|https?://\S+")
 
 
 class ParentColumns(NamedTuple):
-    """Columns of a table of edges: the parent, the one that parents refer to, and the name if that is another."""
+    """Columns of a table of edges: the parent, the one that parents refer to, and the name if that is another.
+
+    `uri` and `notation` are columns with the identifiers of the child, if there are any.
+    """
 
     parent: int
     child: int
     name: int | None
+    uri: int | None = None
+    notation: int | None = None
 
     def summary(self, header: Sequence[str]) -> str:
         """Say in words what was recognised."""
@@ -62,11 +67,26 @@ class PathColumns:
 
 
 class VocabularyColumn(NamedTuple):
-    """Columns of a vocabulary as Annif has it: the URI of a label, its name, and the index of the first row."""
+    """Columns of a vocabulary as Annif has it: the URI of a label, its name, and the index of the first row.
+
+    `notation` is the column of notations below a header, `others` are labels in other languages.
+    """
 
     uri: int
     label: int
     first: int
+    notation: int | None = None
+    others: tuple[int, ...] = ()
+
+    def name_of(self, row: Sequence[str]) -> str:
+        """Return the label of a row, in another language where there is none in the one asked for."""
+        cells = (row[column] for column in (self.label, *self.others) if column < len(row))
+        return next(filter(None, cells), "")
+
+    def notation_of(self, row: Sequence[str]) -> str | None:
+        """Return the notation of a row, which stands behind the label where no header says otherwise."""
+        column = self.notation if self.first else self.label + 1
+        return row[column] or None if column is not None and column < len(row) else None
 
     def summary(self, header: Sequence[str]) -> str:
         """Say in words what was recognised."""
@@ -90,9 +110,9 @@ def vocabulary_column(rows: list[list[str]], language: str = "en") -> Vocabulary
     VocabularyColumn or None
 
     >>> vocabulary_column([["<http://example.org/1>", "cats"], ["<http://example.org/2>", "dogs"]])
-    VocabularyColumn(uri=0, label=1, first=0)
+    VocabularyColumn(uri=0, label=1, first=0, notation=None, others=())
     >>> vocabulary_column([["uri", "label_fi", "label_en"], ["http://example.org/1", "kissat", "cats"]])
-    VocabularyColumn(uri=0, label=2, first=1)
+    VocabularyColumn(uri=0, label=2, first=1, notation=None, others=(1,))
     """
     if not rows:
         return None
@@ -102,7 +122,12 @@ def vocabulary_column(rows: list[list[str]], language: str = "en") -> Vocabulary
         wanted = f"label_{language.lower()}"
         if len(labels) > 1 and wanted not in labels:
             raise TreelabelError(f"no column {wanted!r} for the labels; there are {', '.join(sorted(labels))}")
-        return VocabularyColumn(header.index("uri"), labels.get(wanted, min(labels.values())), 1) if labels else None
+        if not labels:
+            return None
+        label = labels.get(wanted, min(labels.values()))
+        notation = header.index("notation") if "notation" in header else None
+        others = tuple(column for column in labels.values() if column != label)
+        return VocabularyColumn(header.index("uri"), label, 1, notation, others)
     known = {row[0] for row in rows}
     is_vocabulary = len(known) == len(rows) and all(
         len(row) in (2, 3) and URI.fullmatch(row[0]) and not URI.fullmatch(row[1]) for row in rows
@@ -117,7 +142,7 @@ def parent_columns(rows: list[list[str]]) -> ParentColumns | None:
     is an id and there is a column of names, labels are called by the name.
 
     >>> parent_columns([["Name", "ID", "Parent ID"], ["pet", "1", ""], ["dog", "2", "1"]])
-    ParentColumns(parent=2, child=1, name=0)
+    ParentColumns(parent=2, child=1, name=0, uri=None, notation=None)
     """
     kinds = [_kind(cell) for cell in (rows[0] if rows else [])]
     if "parent" not in kinds:
@@ -138,7 +163,9 @@ def parent_columns(rows: list[list[str]]) -> ParentColumns | None:
     child = max(choices, key=fit)
     names = [kinds.index(name) for name in ("name", "label", "title", "category") if name in kinds]
     is_id = kinds[child] in ID_COLUMNS
-    return ParentColumns(above, child, next((column for column in names if is_id and column != child), None))
+    name = next((column for column in names if is_id and column != child), None)
+    uri, notation = (kinds.index(kind) if kind in kinds else None for kind in ("uri", "notation"))
+    return ParentColumns(above, child, name, uri, notation)
 
 
 def _plain(cell: str) -> str:

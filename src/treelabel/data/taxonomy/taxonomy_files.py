@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,13 @@ from treelabel.core.json_text import JsonLimitError, parse_json
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.data.columns import require_printable, unprintable
 from treelabel.data.io.excel import write_sheet
-from treelabel.data.taxonomy.skos import read_skos
+from treelabel.data.taxonomy.skos import RDF_FORMATS, read_skos, write_skos
 from treelabel.data.taxonomy.taxonomy_columns import separator_of
 from treelabel.data.taxonomy.taxonomy_tables import TaxonomyFormat, TaxonomyOptions, read_table
 from treelabel.hierarchy.edges import ROOT_NAMES
 from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
 from treelabel.hierarchy.hierarchy_json import hierarchy_from_json, hierarchy_to_json
+from treelabel.hierarchy.label_ids import with_uris
 
 ENDINGS: dict[str, TaxonomyFormat] = {
     ".tsv": "edges",
@@ -54,6 +55,7 @@ def read_taxonomy(
       at the top. With a header, columns are recognised by their names in any order and case, whatever others there
       are: parent and child, id, parent_id and name, a full path, or one column a level (level1, level2, ...). A
       vocabulary of Annif (a URI and its label on each line, or columns uri and label_en) is one level of labels.
+      Columns uri and notation are kept as `Hierarchy.identifiers`, as the URIs and notations of SKOS are.
     - paths (.txt): a line is a full path, parts separated by `sep`; lines with # are comments.
     - json: nested dicts or lists, {"name", "children"} objects, or treelabel's own form.
     - skos (.ttl, .rdf): broader and narrower between concepts, named by their preferred label in `language`.
@@ -65,7 +67,7 @@ def read_taxonomy(
     ----------
     path : str or Path
         The file, which may be compressed.
-    format : "edges", "paths", "json" or "skos", optional
+    format : "edges", "paths", "json", "skos" or "vocabulary" (that of Annif), optional
         By default by the ending of the file.
     root : str, optional
         The node that stands for the root: see `Hierarchy.from_edges`.
@@ -96,7 +98,7 @@ def read_with_summary(path: str | Path, options: TaxonomyOptions) -> tuple[Hiera
     kind = options.format or ENDINGS.get(suffixes(file)[0])
     # Makers of hierarchies do not know the file of what they refuse.
     with locate_errors(file):
-        if kind == "edges":
+        if kind in ("edges", "vocabulary"):
             return read_table(file, options)
         if kind == "paths":
             return _read_paths(file, options)
@@ -144,31 +146,49 @@ def _read_json(file: Path, options: TaxonomyOptions) -> Hierarchy:
     return hierarchy
 
 
-def write_taxonomy(hierarchy: Hierarchy, path: str | Path) -> None:
+def write_taxonomy(
+    hierarchy: Hierarchy,
+    path: str | Path,
+    format: TaxonomyFormat | None = None,  # noqa: A002  what users call it
+    language: str = "en",
+) -> None:
     """Write a hierarchy to a file.
 
     Parameters
     ----------
     hierarchy : Hierarchy
-        Edges hold those whose names are unique; paths hold trees; JSON holds any.
+        Edges hold those whose names are unique, with URIs and notations; paths hold trees; SKOS gives every label a URI
+        (see `with_uris`); JSON holds any.
     path : str or Path
-        The ending tells the format: edges (.tsv, .taxonomy, .csv, .xlsx), paths (.txt), or treelabel's own JSON
-        (.json).
+        The ending tells the format: edges (.tsv, .taxonomy, .csv, .xlsx), paths (.txt), treelabel's own JSON (.json),
+        or SKOS (.ttl, .rdf, .nt, .jsonld).
+    format : "vocabulary", optional
+        Writes the labels of a .tsv or .csv file as Annif's vocabulary, without edges.
+    language : str
+        The language of labels in SKOS and in a vocabulary.
     """
     target = Path(path)
     writers: dict[str, Callable[[Hierarchy], str]] = {
-        ".tsv": lambda h: "".join(f"{parent}\t{child}\n" for parent, child in _edges(h)),
-        ".taxonomy": lambda h: "".join(f"{parent}\t{child}\n" for parent, child in _edges(h)),
-        ".csv": _csv_text,
+        ".tsv": lambda h: _tsv_text(_rows(h)),
+        ".taxonomy": lambda h: _tsv_text(_rows(h)),
+        ".csv": lambda h: _csv_text(_rows(h, header=True)),
         ".txt": _path_text,
         ".json": lambda h: hierarchy_to_json(h) + "\n",
     }
     ending = suffixes(target)[0]
     if ending == ".xlsx":
-        write_sheet(target, map(list, [("parent", "child"), *_edges(hierarchy)]), "taxonomy")
+        write_sheet(target, map(list, _rows(hierarchy, header=True)), "taxonomy")
         return
+    if ending in RDF_FORMATS:
+        write_skos(hierarchy, target, language)
+        return
+    if format == "vocabulary":
+        writers = {
+            ".tsv": lambda h: _tsv_text(_vocabulary(h)),
+            ".csv": lambda h: _csv_text([("uri", f"label_{language}", "notation"), *_vocabulary(h, "")]),
+        }
     if ending not in writers:
-        known = ", ".join([*writers, ".xlsx"])
+        known = ", ".join([*writers, ".xlsx", *RDF_FORMATS])
         raise TreelabelError(f"{target}: cannot write a taxonomy with this ending; choose one of {known}")
     text = writers[ending](hierarchy)
     with open_output(target) as stream:
@@ -185,9 +205,35 @@ def _edges(hierarchy: Hierarchy) -> list[tuple[str, str]]:
     return hierarchy.edges(next(name for name in ("Root", *ROOT_NAMES) if name.lower() not in names))
 
 
-def _csv_text(hierarchy: Hierarchy) -> str:
+def _rows(hierarchy: Hierarchy, header: bool = False) -> list[tuple[str, ...]]:
+    """List the edges, and the URI and notation of each child below a header if there are any."""
+    edges: list[tuple[str, ...]] = [*_edges(hierarchy)]
+    if hierarchy.identifiers is None:
+        return [("parent", "child"), *edges] if header else edges
+    listed = hierarchy.identifiers.take(hierarchy.edge_child)
+    columns = listed.uris.fill_null("").to_pylist(), listed.notations.fill_null("").to_pylist()
+    further = zip(edges, *columns, strict=True)
+    return [("parent", "child", "uri", "notation"), *((*edge, uri, notation) for edge, uri, notation in further)]
+
+
+def _vocabulary(hierarchy: Hierarchy, bracket: str = "<") -> list[tuple[str, ...]]:
+    """List the URI, the name and the notation of every label."""
+    if not writable_as_edges(hierarchy):
+        raise TreelabelError("a vocabulary cannot hold these labels: two share a name, or a name has a tab; use .ttl")
+    h = with_uris(hierarchy)
+    assert h.identifiers is not None
+    columns = h.identifiers.uris.to_pylist(), h.names, h.identifiers.notations.fill_null("").to_pylist()
+    close = ">" if bracket else ""
+    return [(f"{bracket}{uri}{close}", name, notation) for uri, name, notation in zip(*columns, strict=True)]
+
+
+def _tsv_text(rows: Iterable[Sequence[str]]) -> str:
+    return "".join("\t".join(row).rstrip("\t") + "\n" for row in rows)
+
+
+def _csv_text(rows: Iterable[Sequence[str]]) -> str:
     buffer = StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows([("parent", "child"), *_edges(hierarchy)])
+    csv.writer(buffer, lineterminator="\n").writerows(rows)
     return buffer.getvalue()
 
 

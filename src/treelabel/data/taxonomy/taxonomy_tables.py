@@ -5,7 +5,7 @@ Tables of moves, which say what became of the labels of a taxonomy, are read in 
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -26,9 +26,10 @@ from treelabel.data.taxonomy.taxonomy_columns import (
 )
 from treelabel.hierarchy.edges import Edges, edges_of_pairs, text_array
 from treelabel.hierarchy.hierarchy import Hierarchy, split_path
+from treelabel.hierarchy.identifiers import Identifiers, distinct_names, plain_uri, uri_end
 from treelabel.hierarchy.moves import Move
 
-TaxonomyFormat = Literal["edges", "paths", "json", "skos"]
+TaxonomyFormat = Literal["edges", "paths", "json", "skos", "vocabulary"]
 # What tables with ids write in place of the parent of a label at the top.
 NO_PARENT = {"0", "-1", "null", "none", "nan", "n/a", "na", "-", "\\n"}
 OLD_COLUMNS = ("old", "from", "before", "old label", "old_label", "old path", "old_path")
@@ -63,7 +64,8 @@ def read_table(file: Path, options: TaxonomyOptions) -> tuple[Hierarchy, str]:
     columns = parent_columns(cells)
     if columns is not None:
         edges = (_edges_by_name if columns.name is None else _edges_by_id)(rows[1:], columns, file)
-        return Hierarchy.from_coded(edges, options.root, options.tree), columns.summary(cells[0])
+        coded = replace(edges, identifiers=_identifiers(rows[1:], columns, edges, file))
+        return Hierarchy.from_coded(coded, options.root, options.tree), columns.summary(cells[0])
     paths = path_columns(cells, options.sep)
     if paths is not None:
         return Hierarchy.from_paths(_paths_of(rows[paths.first :], paths, file)), paths.summary(cells[0])
@@ -120,19 +122,48 @@ def _without_empty_end(row: list[str]) -> list[str]:
 
 
 def _read_vocabulary(rows: list[NumberedRow], vocabulary: VocabularyColumn, file: Path) -> Hierarchy:
-    """Read a vocabulary without broader terms: its labels are one level."""
-    line_of: dict[str, int] = {}
+    """Read a vocabulary without broader terms: its labels are one level, with their URIs and notations.
+
+    Labels with the same name are told apart as those of SKOS are.
+    """
     for number, row in rows:
-        name = row[vocabulary.label] if len(row) > vocabulary.label else ""
-        if not name:
+        if not vocabulary.name_of(row):
             raise TreelabelError(f"{file}:{number}: {quote(row[vocabulary.uri])} has no label")
-        if line_of.setdefault(name, number) != number:
-            raise TreelabelError(
-                f"{file}:{number}: the label {quote(name)} stands on line {line_of[name]} with another URI; give one "
-                "of the two another name"
-            )
-    require_printable(line_of, file)
-    return Hierarchy.flat(line_of)
+    uris = [plain_uri(row[vocabulary.uri]) for _, row in rows]
+    notations = [vocabulary.notation_of(row) for _, row in rows]
+    codes = [notation or uri_end(uri) for notation, uri in zip(notations, uris, strict=True)]
+    names = distinct_names([vocabulary.name_of(row) for _, row in rows], codes, uris)
+    line_of = {name: number for name, (number, _) in zip(names, rows, strict=True)}
+    if len(line_of) < len(rows):
+        number, name = next((n, name) for name, (n, _) in zip(names, rows, strict=True) if line_of[name] != n)
+        raise TreelabelError(
+            f"{file}:{number}: {quote(name)} stands on line {line_of[name]}, too; leave out one of them"
+        )
+    require_printable(names, file)
+    return Hierarchy.flat(names).with_identifiers(uris, notations)
+
+
+def _identifiers(rows: list[NumberedRow], columns: ParentColumns, edges: Edges, file: Path) -> Identifiers | None:
+    """Read the URIs and notations of the labels of edges, which must be the same wherever a label stands."""
+    if columns.uri is None and columns.notation is None:
+        return None
+    # Codes are numbered as their rows come where parents are called by ids, and stand for names where not.
+    code = {name: number for number, name in enumerate(edges.names.to_pylist())}
+    by_id: dict[str, int] = {}
+    lists: list[list[str | None]] = [[None] * len(edges.names) for _ in range(2)]
+    owner: dict[str, int] = {}
+    for number, row in rows:
+        label = row[columns.child]
+        node = code[label] if columns.name is None else by_id.setdefault(label, len(by_id))
+        for values, column in zip(lists, (columns.uri, columns.notation), strict=True):
+            cell = plain_uri(row[column]) if column is not None and column < len(row) else ""
+            if cell and values[node] not in (None, cell):
+                raise TreelabelError(f"{file}:{number}: {quote(label)} has {quote(cell)} here, {values[node]} above")
+            values[node] = cell or values[node]
+        uri = lists[0][node]
+        if uri is not None and owner.setdefault(uri, node) != node:
+            raise TreelabelError(f"{file}:{number}: {quote(label)} has the URI of another label, {quote(uri)}")
+    return Identifiers.of(*lists)
 
 
 def _edges_by_id(rows: list[NumberedRow], columns: ParentColumns, file: Path) -> Edges:
