@@ -59,7 +59,7 @@ REFUSALS: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "d.csv",
         "foo,label\na,A\n",
         {},
-        ":2: no column looks like the text; columns are 'foo', 'label'",
+        ":2: no column looks like the text; columns are 'foo' (1 different words, such as 'a'), 'label'",
     ),
     "no such text column": (
         "d.csv",

@@ -126,7 +126,7 @@ def lock_folder(folder: Path, wait: bool = False) -> Iterator[bool]:
     Parameters
     ----------
     folder : Path
-        The folder.
+        Made if it is not there; its own lock is held, no file is written.
     wait : bool
         Whether to wait for the other process.
     """
