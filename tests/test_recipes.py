@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers import registered
-from treelabel import LOSSES, METRICS, MODELS, RULES, Hierarchy, Scores, decide, evaluate, load_model, make_model
+from tests.helpers import Run, registered
+from treelabel import LOSSES, METRICS, MODELS, RULES, Hierarchy, Scores, decide, evaluate, load_model, make_model, read
+from treelabel.core.errors import TreelabelError
 from treelabel.core.types import FloatArray
+from treelabel.data.io.format import Format
+from treelabel.data.io.registry import FORMATS
 from treelabel.metrics.registry import _rows
 from treelabel.models.check import CASES
 from treelabel.neural.losses import registry as loss_registry
@@ -159,3 +162,24 @@ def test_the_model_stands_the_checks_and_is_loaded_while_it_is_registered(tmp_pa
     with MODELS.adding(names["ModelRow"](lazy.name, lazy.help, names["SmoothedShares"])):
         fitted.save(tmp_path / "model")
         assert load_model(tmp_path / "model").predict(["z"]) == [["B"]]
+
+
+# A format
+
+
+def test_the_format_of_the_recipe_is_read_and_written(tmp_path: Path, run: Run) -> None:
+    definition, row = code_blocks("A file format")
+    names: dict[str, Any] = {"Format": Format}
+    exec(definition, names)
+    with FORMATS.adding(eval(row, names)):
+        file = tmp_path / "pets.colon"
+        file.write_text("dog: woof and bark\ncat: meow: purr\n")
+        data = read(file)
+        assert list(data.texts) == ["woof and bark", "meow: purr"]
+        assert data.names() == [["dog"], ["cat"]]
+        assert run("convert", file, tmp_path / "pets.csv").code == 0
+        assert run("convert", tmp_path / "pets.csv", tmp_path / "again.colon").code == 0
+        assert (tmp_path / "again.colon").read_text() == file.read_text()
+        file.write_text("dog: woof\nmeow\n")
+        with pytest.raises(TreelabelError, match=r"pets.colon:2: expected a label, a colon and a text"):
+            read(file)
