@@ -51,9 +51,15 @@ def test_the_map_names_every_folder_and_only_files_that_are_there() -> None:
         ("models", "load.py: how a model folder is verified", "persistence/load.py", "def load_model"),
         ("text", "ngrams.py hashes n-grams", "ngrams.py", "def bucket_of"),
         ("core", "compute.py: compiled loops, and where threads are made", "compute.py", "ThreadPoolExecutor("),
-        ("models", "beam.py: beam search", "extreme/beam.py", "beam"),
+        ("models", "beam.py: beam search down a label tree", "extreme/beam.py", "def search"),
+        ("rules", "single_path.py: best leaf, the rule beam", "single_path.py", "def beam"),
         ("selection", "evidence.py chooses the default rule", "evidence.py", "def choose_rule"),
-        ("experiment", "running.py: processes, limits, how a killed study resumes", "running.py", "def run_study"),
+        (
+            "experiment",
+            "plan.py: what is done already, which is how a killed study resumes",
+            "plan.py",
+            "def progress_of",
+        ),
         ("data", "excel.py reads xlsx", "io/excel.py", "Excel files (.xlsx)"),
         ("data", "registry.py holds FORMATS (a format is its file and a row)", "io/registry.py", "FORMATS"),
         (

@@ -14,8 +14,10 @@ from tests.core.test_frames import KINDS
 from tests.data.test_dataset_frames import PATHS, columns
 from tests.helpers import Run
 from treelabel import PRESETS, Dataset, Hierarchy, TreelabelError, fit, load_model, make_model, scorer
+from treelabel.models.base import Model
 from treelabel.operations import fit as fitting
-from treelabel.operations.fit import PresetWarning, make_preset
+from treelabel.operations.fit import PresetWarning, describe_presets, make_preset
+from treelabel.selection.evidence import Evidence, SettingTrial
 
 COLUMNS = columns(32)
 TEXTS = COLUMNS["body"]
@@ -184,3 +186,16 @@ def test_the_command_line_has_the_same_presets(tmp_path: Any, run: Run) -> None:
     both = run(*where, "--force", "--preset", "fast", "--model", "bag")
     assert both.code == 2
     assert "model and preset exclude each other, found 'bag' and 'fast'" in both.err
+
+
+def test_fit_says_what_other_presets_would_be_worth() -> None:
+    made = make_preset("balanced")
+    assert isinstance(made, Model)
+    trials = (
+        SettingTrial("ngram_range=(1, 1) head=nodes", 0.6, 0.01),
+        SettingTrial("ngram_range=(1, 2) head=nodes", 0.5, 0.01, chosen=True),
+    )
+    made.evidence_ = Evidence(trials=trials)
+    assert describe_presets(made).startswith("presets: fast would be +20% log loss on the sample; best ")
+    made.evidence_ = Evidence()
+    assert describe_presets(made) == ""

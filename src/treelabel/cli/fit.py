@@ -109,13 +109,18 @@ def fit(
             print_serious(train, data, checked)
         made.fit(data, valid=checked, max_seconds=max_seconds)
     if is_first:
-        _store(made, data, output, force, bool(settings.get("checkpoint_dir")), json)
+        is_preset = model is None and preset in (None, "balanced")
+        _store(made, data, output, force, bool(settings.get("checkpoint_dir")), json, is_preset)
     if report is not None and made.stopped_ != "interrupt":
         held_out_report(report, made, data, checked, max_seconds, is_first)
 
 
-def _store(made: "Model", data: "Dataset", output: Path, force: bool, has_checkpoint: bool, json: bool) -> None:
+def _store(
+    made: "Model", data: "Dataset", output: Path, force: bool, has_checkpoint: bool, json: bool, is_preset: bool
+) -> None:
     """Save a model that has learned, and tell what was found out about it."""
+    from treelabel.operations.fit import describe_presets
+
     more = "; the same command goes on from its checkpoint" if has_checkpoint else ""
     if made.stopped_ == "interrupt" and output.exists() and any(output.iterdir()):
         typer.echo(f"treelabel: learning was interrupted; the model in {output} stays as it is{more}", err=True)
@@ -126,7 +131,8 @@ def _store(made: "Model", data: "Dataset", output: Path, force: bool, has_checkp
     result = made.evidence_.describe(made.default_rule, made.regime_)
     if made.evidence_.documents == 0 and len(data) < FEWEST_JUDGED:
         result = f"{len(data):,} documents are too few to hold any out: nothing is known of how good the model is"
-    lines += [line for line in (result, made.irregular_documents_) if line]
+    presets = describe_presets(made) if is_preset else ""
+    lines += [line for line in (result, presets, made.irregular_documents_) if line]
     if made.stopped_ is not None:
         lines.append(f"learning was stopped before its end, and the best so far was kept{more}")
         lines += [f"  {stage}" for stage in made.evidence_.stages]

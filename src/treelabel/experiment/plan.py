@@ -61,7 +61,7 @@ def make_plan(spec: Spec, data: Iterable[str] | None = None, systems: Iterable[s
 
     Returns
     -------
-    Plan
+    StudyPlan
     """
     missing, hashes = {}, {}
     for name in _select(data, spec.data, "data set"):

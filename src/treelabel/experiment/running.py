@@ -119,11 +119,11 @@ def run_study(plan: StudyPlan, results: Path, options: RunOptions, watch: Watche
 
     Parameters
     ----------
-    plan : Plan
+    plan : StudyPlan
         The cells.
     results : Path
         The folder of results; made if need be.
-    options : Options
+    options : RunOptions
         How to run it.
     watch : callable
         Called with the study at every tick, to show how it goes.
@@ -157,11 +157,11 @@ def find_progress(plan: StudyPlan, results: Path, options: RunOptions) -> Progre
 
     Parameters
     ----------
-    plan : Plan
+    plan : StudyPlan
         The cells.
     results : Path
         The folder; it need not be there.
-    options : Options
+    options : RunOptions
         Whether failures are repeated, and the budget, which may leave more time for training than before.
 
     Returns

@@ -113,13 +113,13 @@ class Evidence(JsonRecord):
     ----------
     documents : int
         How many there were; 0 where the rule was chosen by what labels are like.
-    rules : tuple of Tried
+    rules : tuple of RuleTrial
         The rules that were tried, and the F1 and the share of exact sets of each.
-    trials : tuple of Trial
+    trials : tuple of SettingTrial
         The settings that were tried on a sample of the documents, and what each lost.
     stages : tuple of Stage
         How far each stage of learning came, of models that learn step by step.
-    most_frequent : Tried or None
+    most_frequent : RuleTrial or None
         What the most frequent labels of training, given to every document, reach.
     """
 
@@ -206,7 +206,7 @@ def decide_by_evidence(
         The labels of training documents.
     held : HeldOut or None
         Held-out documents.
-    trials : sequence of Trial
+    trials : sequence of SettingTrial
         What else was tried.
 
     Returns
@@ -303,7 +303,7 @@ def judge_most_frequent(hierarchy: Hierarchy, labels: LabelMatrix, truth: LabelM
 
     Returns
     -------
-    Tried
+    RuleTrial
 
     >>> from treelabel.hierarchy import Hierarchy
     >>> h = Hierarchy.from_paths(["A > B", "A > C"])
