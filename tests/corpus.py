@@ -75,7 +75,9 @@ def _data(folder: Path) -> Iterator[Sample]:
             continue
         data = numbered if "features" in entry.holds else LEAF
         for compression in ("",) if name in ("parquet", "xlsx", "arrow") else ("", ".gz", ".zst", ".bz2"):
-            file = f"{name}{entry.endings[0]}{compression}"
+            # Labels that are numbers mean nothing under the taxonomies that stand beside the others.
+            file = f"{'numbers/' if name == 'libsvm' else ''}{name}{entry.endings[0]}{compression}"
+            (folder / file).parent.mkdir(exist_ok=True)
             write(data[:12], folder / file, taxonomy=False)
             yield Sample(file, "data")
     paths = [[path.split(" > ") for path in row] for row in LEAF[:12].paths()]

@@ -384,7 +384,7 @@ def test_a_walk(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> No
     write(SETS["leaf"], tmp_path / "train.jsonl")
     assert run("fit", "train.jsonl", "-o", "model").code == 0
     made = run("sign", "--new-key", "ours")
-    assert (made.code, made.err) == (0, "")
+    assert (made.code, made.err) == (0, "next: treelabel sign MODEL --key ours.pem\n")
     assert [line.partition(":")[0] for line in made.out.splitlines()] == ["ours.pem", "ours.pub.pem"]
     run("sign", "--new-key", "theirs")
     commands: list[list[str]] = [

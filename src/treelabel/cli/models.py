@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterable
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,12 +75,20 @@ def models(
         return
     for key, row in listed.items():
         typer.echo(f"{key:<20}{row.help}")
-        waits = name is None and getattr(row, "extra", "") != ""
+        waits = name is None and getattr(row, "extra", "") != "" and _has_torch()
         settings, missing = ({}, f"settings: treelabel models {key}") if waits else _settings(row)
         if settings or missing:
             typer.echo(f"{'':<20}{missing or ', '.join(f'{key}={value}' for key, value in settings.items())}")
     if name is None:
         _print_parts(HEADS.values(), LOSSES.values())
+
+
+def _has_torch() -> bool:
+    """Return whether torch is installed, without loading it."""
+    try:
+        return find_spec("torch") is not None
+    except ValueError:
+        return False
 
 
 def _settings(row: Any) -> tuple[dict[str, Any], str]:

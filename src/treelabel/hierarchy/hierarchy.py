@@ -460,8 +460,10 @@ class Hierarchy:
             raise TreelabelError(
                 f"expected pairs of node ids, found {len(one):,} on the left and {len(two):,} on the right"
             )
-        one, two = np.broadcast_arrays(one, two)
-        return np.ascontiguousarray(one), np.ascontiguousarray(two)
+        if len(one) != len(two):
+            # Copies, as numpy warns of arrays that were broadcast.
+            one, two = (each.copy() for each in np.broadcast_arrays(one, two))
+        return one, two
 
     @cached_property
     def _heads(self) -> IntArray:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ import pyarrow as pa
 from treelabel.core.errors import TreelabelError, quote
 
 URI = re.compile(r"<[^<>\s]+>|(?:https?://|urn:)\S+")
+# The beginning of URIs of labels that have none: behind it stands the path, percent-encoded.
+URN = "urn:treelabel:"
 
 
 def plain_uri(text: str) -> str:
@@ -22,6 +25,16 @@ def plain_uri(text: str) -> str:
     """
     text = text.strip()
     return text[1:-1] if text[:1] == "<" and text[-1:] == ">" else text
+
+
+def label_of_uri(text: str) -> str:
+    """Return what a URI in data says of its label: that of a label without one, which has its path in it, is the path.
+
+    >>> label_of_uri("<http://example.org/1>"), label_of_uri("<urn:treelabel:A/B%20c>")
+    ('http://example.org/1', 'A > B c')
+    """
+    uri = plain_uri(text)
+    return " > ".join(map(unquote, uri.removeprefix(URN).split("/"))) if uri.startswith(URN) else uri
 
 
 def uri_end(uri: str) -> str:

@@ -16,7 +16,7 @@ from treelabel.core.errors import TreelabelError, quote, some
 from treelabel.core.registry import did_you_mean
 from treelabel.core.strings import as_list, column_names, is_missing
 from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy, split_path
-from treelabel.hierarchy.identifiers import plain_uri
+from treelabel.hierarchy.identifiers import URN, plain_uri
 from treelabel.hierarchy.label_matrices import LabelMatrix, from_ids
 
 # Tried in this order when no separator is given. A label that is itself a name is never split.
@@ -378,7 +378,7 @@ def with_uris(hierarchy: Hierarchy) -> Hierarchy:
     if None not in uris:
         return hierarchy
     made = [
-        uri or "urn:treelabel:" + "/".join(quote_uri(name, safe="") for name in hierarchy.path_names(node))
+        uri or URN + "/".join(quote_uri(name, safe="") for name in hierarchy.path_names(node))
         for node, uri in enumerate(uris)
     ]
     return hierarchy.with_identifiers(made, None if known is None else known.notations.to_pylist())

@@ -28,7 +28,7 @@ from treelabel.data.io.format import (
     parts_of,
 )
 from treelabel.data.io.jsonlines import DocumentRow, ObjectEncoder, document_rows, read_objects
-from treelabel.hierarchy.identifiers import URI, plain_uri
+from treelabel.hierarchy.identifiers import URI, label_of_uri
 
 
 def is_annif(head: Head) -> bool:
@@ -69,7 +69,7 @@ def split_line(number: int, line: str) -> Record:
     {'text': 'cats purr', 'labels': ['http://example.org/1', 'http://example.org/2']}
     """
     text, _, uris = line.rstrip("\r\n").partition("\t")
-    return Record(number, {"text": text, "labels": [plain_uri(uri) for uri in uris.split()]})
+    return Record(number, {"text": text, "labels": [label_of_uri(uri) for uri in uris.split()]})
 
 
 def _with_uris(part: Part) -> Part:
@@ -77,7 +77,7 @@ def _with_uris(part: Part) -> Part:
     table = part.table
     if "subject_uris" in table.column_names:
         cells = table.column("subject_uris").to_pylist()
-        lists = pa.array([[plain_uri(uri) for uri in (cell or "").split()] for cell in cells], pa.list_(pa.string()))
+        lists = pa.array([[label_of_uri(uri) for uri in (cell or "").split()] for cell in cells], pa.list_(pa.string()))
         table = table.set_column(table.column_names.index("subject_uris"), "labels", lists)
     names = ["id" if name == "document_id" else name for name in table.column_names]
     return replace(part, table=table.rename_columns(names))
@@ -94,7 +94,7 @@ def _document(values: dict[str, Any]) -> dict[str, Any]:
     wrong = next((each for each, label in zip(subjects, labels, strict=True) if not isinstance(label, str)), None)
     if wrong is not None:
         raise ValueError(f"a subject has neither uri nor label: {quote(wrong)}")
-    row = {**metadata, "text": values.get("text", ""), "labels": [plain_uri(label) for label in labels]}
+    row = {**metadata, "text": values.get("text", ""), "labels": [label_of_uri(label) for label in labels]}
     return row if "document_id" not in values else {"id": values["document_id"], **row}
 
 
@@ -113,7 +113,7 @@ def _read_document(file: Path, options: ReadOptions) -> dict[str, Any]:
         for _, line in numbered_lines(beside, options.encoding, options.limits):
             cells = [cell.strip() for cell in line.split("\t")]
             uri = next((cell for cell in cells if URI.fullmatch(cell)), None)
-            labels.append(cells[0] if uri is None else plain_uri(uri))
+            labels.append(cells[0] if uri is None else label_of_uri(uri))
     return {"id": file.stem, "text": read_whole_text(file, options), "labels": labels}
 
 

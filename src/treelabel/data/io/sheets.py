@@ -273,7 +273,7 @@ def check_archive(path: Path, limits: Limits) -> None:
                 if part.filename.lower().endswith((".xml", ".rels")):
                     with locate_damage(path), archive.open(part) as stream:
                         _refuse_declarations(path, stream)
-    except BadZipFile as error:
+    except (BadZipFile, NotImplementedError) as error:
         with path.open("rb") as stream:
             is_old = stream.read(len(OLD_EXCEL)) == OLD_EXCEL
         why = f"not an .xlsx file: {error}; the file may be damaged, or of another format"
