@@ -135,10 +135,9 @@ def test_models_are_classifiers_and_show_themselves() -> None:
     model = make_model("linear", seed=3)
     assert is_classifier(model)
     assert repr(model) == "Linear(seed=3)"
-    assert "not fitted" in model._repr_html_()
-    assert "<td>seed</td><td>3</td>" in model._repr_html_()
+    assert "<b>Linear (not fitted)</b>" in model._repr_html_()
     fitted = make_model("most_frequent").fit(SETS["leaf"])
-    assert "<b>MostFrequent</b> (fitted)" in fitted._repr_html_()
+    assert "<b>MostFrequent (fitted)</b>" in fitted._repr_html_()
     assert repr(clone(model)) == repr(model)
 
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.html_tables import html_box, html_table
 from treelabel.core.matrices import require_sound
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
@@ -22,6 +23,8 @@ from treelabel.hierarchy.moves import Moves
 # How frames are read and made: `dataset_frames` puts its functions here, as it needs datasets itself.
 FRAMES: dict[Literal["read", "make"], Callable[..., Any]] = {}
 FREQUENCY_BINS = ((1, 9), (10, 99), (100, 999), (1000, None))
+# Documents that notebooks show.
+FIRST_SHOWN = 5
 # What `Dataset.choices` says of a hierarchy where there is no taxonomy.
 MADE_OF_LABELS = "made of the labels"
 
@@ -268,6 +271,16 @@ class Dataset(LabelledTexts):
 
     def __repr__(self) -> str:
         return f"Dataset({len(self):,} documents, {self.hierarchy!r})"
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: sizes, how the data were read, and the first documents."""
+        first = self[:FIRST_SHOWN]
+        texts = [""] * len(first) if self.features is not None else list(first.texts)
+        labels = ["; ".join(paths) for paths in first.paths()]
+        documents = html_table(list(zip(first.ids, texts, labels, strict=True)), ("id", "text", "labels"), len(self))
+        levels = "-".join(f"{size:,}" for size in self.hierarchy.level_sizes)
+        rows = [("nodes per level", levels), ("without labels", f"{int(np.sum(row_sizes(self.labels) == 0)):,}")]
+        return html_box(repr(self), html_table([*rows, *self.choices.items()]), documents)
 
     def __getitem__(self, rows: Any) -> "Dataset":
         """Select documents by slice, boolean mask or row numbers."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.html_tables import html_box, html_sentence, html_table
 from treelabel.core.types import DoubleArray
 from treelabel.evaluation.alignment import common_hierarchy, judged_as
 from treelabel.evaluation.evaluator import evaluate
@@ -70,19 +71,39 @@ class ComparisonTable:
     remarks: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        lines = [self._line("", self.systems)]
-        if any(rule is not None for rule in self.rules):
-            lines.append(self._line("rule", [rule or GIVEN for rule in self.rules]))
-        lines += [self._line(row.name, [_cell(v, p) for v, p in _pairs(row)]) for row in self.metrics]
+        lines = [self._line(*each) for each in (("", self.systems), *self._metric_lines())]
         if self.bins:
-            lines += ["", f"macro-F1 by frequency in {self.reference}, and improvement over the first system in %"]
-            lines += [
-                self._line(f"{row.name} ({self.bin_sizes[row.name]:,} labels)", _bin_cells(row)) for row in self.bins
-            ]
-        signs = ["", *(f"p = {p:.3g}{_star(p)}" for p in self.sign_tests)]
-        lines += ["", self._line("micro sign test", signs)]
-        lines.append(f"\n{self.documents:,} documents; [95% interval]; * differs from the first, p < {STAR_LEVEL}")
+            lines += ["", self._bin_title, *(self._line(*each) for each in self._bin_lines())]
+        lines += ["", self._line(*self._sign_line())]
+        lines.append(f"\n{self._legend}")
         return "\n".join([*lines, *self.notes])
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: values with intervals, the sign test, and values by frequency of the labels."""
+        rows = [(name, *cells) for name, cells in (*self._metric_lines(), self._sign_line())]
+        bins = [(name, *cells) for name, cells in self._bin_lines()]
+        tables = [html_table(rows, ("", *self.systems))]
+        tables += [html_sentence(self._bin_title), html_table(bins, ("", *self.systems))] if bins else []
+        return html_box(f"Comparison of {len(self.systems)} systems", *tables, notes=[f"{self._legend}.", *self.notes])
+
+    def _metric_lines(self) -> list[tuple[str, list[str]]]:
+        lines = [(row.name, [_cell(v, p) for v, p in _pairs(row)]) for row in self.metrics]
+        has_rules = any(rule is not None for rule in self.rules)
+        return [("rule", [rule or GIVEN for rule in self.rules]), *lines] if has_rules else lines
+
+    def _bin_lines(self) -> list[tuple[str, list[str]]]:
+        return [(f"{row.name} ({self.bin_sizes[row.name]:,} labels)", _bin_cells(row)) for row in self.bins]
+
+    def _sign_line(self) -> tuple[str, list[str]]:
+        return "micro sign test", ["", *(f"p = {p:.3g}{_star(p)}" for p in self.sign_tests)]
+
+    @property
+    def _bin_title(self) -> str:
+        return f"macro-F1 by frequency in {self.reference}, and improvement over the first system in %"
+
+    @property
+    def _legend(self) -> str:
+        return f"{self.documents:,} documents; [95% interval]; * differs from the first, p < {STAR_LEVEL}"
 
     @property
     def notes(self) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.html_tables import html_box, html_sentence, html_table
 from treelabel.core.types import DoubleArray
 from treelabel.evaluation.statistics import (
     Interval,
@@ -341,6 +342,24 @@ class Result:
 
     def __repr__(self) -> str:
         return f"Result({self.count:,} documents, {len(self.values)} values)"
+
+    @cached_property
+    def _html(self) -> str:
+        intervals = self.intervals() if self.parts else {}
+        rows = [
+            (name, "inf" if math.isinf(value) else f"{value:.4f}", intervals[name].ends if name in intervals else "")
+            for name, value in self.values.items()
+        ]
+        header = ("metric", "value", "95% interval") if intervals else ("metric", "value", "")
+        headline = html_sentence(self.headline) if self.headline else ""
+        return html_box(repr(self), headline, html_table(rows, header), notes=self.notes)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: how many documents are right, then the values, with intervals if there are any.
+
+        Resampling for the intervals takes a moment, the first time.
+        """
+        return self._html
 
     def to_json(self) -> str:
         """Return everything that is a number as JSON text; infinite and undefined values are null."""

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from treelabel.core.compute import join_rows
 from treelabel.core.errors import TreelabelError
+from treelabel.core.html_tables import html_box, html_table
 from treelabel.core.types import BoolArray, IntArray, LongArray
 from treelabel.hierarchy import ancestry, change, label_matrices
 from treelabel.hierarchy.edges import (
@@ -29,6 +30,8 @@ from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, label_mat
 from treelabel.hierarchy.numbering import NumberedNodes, freeze, group_by, number
 
 SEPARATOR = " > "
+# Names of a level that notebooks show.
+MOST_SHOWN = 6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,6 +78,17 @@ class Hierarchy:
     def __repr__(self) -> str:
         kind = "tree" if self.is_tree else "DAG"
         return f"Hierarchy({len(self):,} nodes, {len(self.leaves):,} leaves, depth {self.max_depth}, {kind})"
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the levels, and the first labels of each."""
+        rows = []
+        for depth in range(1, self.max_depth + 1):
+            nodes = range(*self.level(depth).indices(len(self)))
+            leaves = int(self.is_leaf[self.level(depth)].sum())
+            names = ", ".join(self.name_array[node].as_py() for node in nodes[:MOST_SHOWN])
+            more = f" and {len(nodes) - MOST_SHOWN:,} more" if len(nodes) > MOST_SHOWN else ""
+            rows.append((depth, f"{len(nodes):,}", f"{leaves:,}", names + more))
+        return html_box(repr(self), html_table(rows, ("level", "labels", "leaves", "names")))
 
     # Makers
 

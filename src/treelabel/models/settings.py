@@ -207,10 +207,14 @@ class Settings:
         """Replace nested settings by changed ones."""
         setattr(self, name, settings)
 
-    def __repr__(self) -> str:
+    def changed_settings(self) -> dict[str, Any]:
+        """Return the settings that are not the defaults, by name."""
         parameters, params = _parameters(type(self)), self.get_params(deep=False)
-        changed = {name: value for name, value in params.items() if value != parameters[name][1]}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+        return {name: value for name, value in params.items() if value != parameters[name][1]}
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{name}={value!r}" for name, value in self.changed_settings().items())
+        return f"{type(self).__name__}({listed})"
 
 
 def _storable(value: Any) -> Any:

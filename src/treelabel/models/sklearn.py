@@ -4,18 +4,19 @@ scikit-learn itself is imported only when it asks for something: that takes long
 """
 
 from collections.abc import Mapping
-from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.html_tables import html_box, html_table
 from treelabel.core.registry import suggestion
 from treelabel.core.strings import as_list
 from treelabel.core.types import BoolArray, DoubleArray, IntArray
 from treelabel.models.persistence.store import StorableModel
 from treelabel.models.settings import HierarchySetting
+from treelabel.rules.registry import describe_rule
 from treelabel.scores.score_matrix import Scores
 
 # What scikit-learn's metadata routing may pass on to a method.
@@ -137,14 +138,21 @@ class Classifier(StorableModel):
         return ordered
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show."""
-        rows = "".join(
-            f"<tr><td>{escape(name)}</td><td>{escape(repr(value))}</td></tr>"
-            for name, value in self.get_params(deep=False).items()
-        )
-        state = "fitted" if self.__sklearn_is_fitted__() else "not fitted"
-        title = f"<summary><b>{escape(type(self).__name__)}</b> ({state})</summary>"
-        return f"<details>{title}<table>{rows}</table></details>"
+        """Return what notebooks show: settings; and of a fitted model what it learned from, and how well it did."""
+        if not self.__sklearn_is_fitted__():
+            title = f"{type(self).__name__} (not fitted)"
+            return html_box(title, html_table(list(self.get_params(deep=False).items()), ("setting", "value")))
+        h, documents = self.hierarchy_, self.profile_.documents
+        described = [part for part in self.evidence_.describe(self.rule_, self.regime_).split("; ") if part]
+        rows = [
+            ("labels", f"{len(h):,} ({len(h.leaves):,} leaves), depth {h.max_depth}"),
+            ("training", f"{documents:,} documents"),
+            ("predicts", describe_rule(self.rule_)),
+            *(("evidence", part) for part in described),
+            *(("read with", f"{name} = {_listed(value)}") for name, value in self.reading_.items()),
+            *(("setting", f"{name} = {value!r}") for name, value in self.changed_settings().items()),
+        ]
+        return html_box(f"{type(self).__name__} (fitted)", html_table(rows))
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn asks of an estimator."""
@@ -160,6 +168,10 @@ class Classifier(StorableModel):
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether the model has learned."""
         return hasattr(self, "hierarchy_")
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def mean_of(values: BoolArray, sample_weight: Any = None) -> float:

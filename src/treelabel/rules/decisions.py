@@ -11,6 +11,7 @@ import numpy as np
 
 from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
+from treelabel.core.html_tables import html_box, html_table
 from treelabel.core.inputs import existing_file
 from treelabel.core.json_text import read_json
 from treelabel.core.types import BoolArray, LongArray
@@ -25,6 +26,8 @@ from treelabel.scores.score_matrix import Scores
 
 KIND = "treelabel tuned rule"
 VERSION = 1
+# Documents that notebooks show.
+FIRST_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,13 @@ class Decisions:
     def __repr__(self) -> str:
         unknown = "" if self.unknown is None else f", {int(self.unknown.sum()):,} unknown"
         return f"Decisions({len(self):,} documents, {self.csr.nnz:,} labels{unknown}, rule {self.rule})"
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the most specific labels of the first documents, as paths."""
+        first = self[:FIRST_SHOWN]
+        ids = range(len(first)) if first.ids is None else first.ids
+        rows = [(name, "; ".join(paths)) for name, paths in zip(ids, first.paths(), strict=True)]
+        return html_box(repr(self), html_table(rows, ("document", "labels"), len(self)))
 
     @property
     def fingerprint(self) -> str:
