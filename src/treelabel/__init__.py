@@ -6,6 +6,9 @@ Public names are loaded when they are first used, so that `import treelabel` cos
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from treelabel.core.plots import PLOTS
+from treelabel.core.registry import Lazy
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -148,6 +151,11 @@ __all__ = [
     "write_taxonomy",
 ]
 
+
+# Objects of lower rooms are drawn by reports, which those rooms cannot import.
+PLOTS.add(Lazy("a result", "metrics with intervals, and macro-F1 by depth", "report.plots:plot_result"))
+PLOTS.add(Lazy("calibration", "how often labels are right over their probability", "report.plots:plot_calibration"))
+PLOTS.add(Lazy("a hierarchy", "levels as rows, labels as wide as what is under them", "report.plots:plot_hierarchy"))
 
 if not TYPE_CHECKING:
     # Hidden from type checkers, for which every name would exist otherwise.

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.html_tables import html_box, html_sentence, html_table
+from treelabel.core.plots import draw
 from treelabel.core.types import DoubleArray
 from treelabel.evaluation.statistics import (
     Interval,
@@ -360,6 +361,10 @@ class Result:
         Resampling for the intervals takes a moment, the first time.
         """
         return self._html
+
+    def plot(self) -> Any:
+        """Draw the metrics with their intervals, and macro-F1 by depth, as a matplotlib Figure."""
+        return draw("a result", self)
 
     def to_json(self) -> str:
         """Return everything that is a number as JSON text; infinite and undefined values are null."""

@@ -14,6 +14,7 @@ from scipy import sparse
 from treelabel.core.compute import join_rows
 from treelabel.core.errors import TreelabelError
 from treelabel.core.html_tables import html_box, html_table
+from treelabel.core.plots import draw
 from treelabel.core.types import BoolArray, IntArray, LongArray
 from treelabel.hierarchy import ancestry, change, label_matrices
 from treelabel.hierarchy.edges import (
@@ -641,6 +642,23 @@ class Hierarchy:
             for above, below in pairs
             if above >= 0 or root is not None
         ]
+
+    def plot(self, frequencies: Any = None) -> Any:
+        """Draw the levels as rows of boxes, each label under its parent, with names where they fit.
+
+        At most a few thousand boxes are drawn, and what is left out is counted under the plot. A label with several
+        parents is drawn under that of its path.
+
+        Parameters
+        ----------
+        frequencies : Dataset or array of shape (nodes,), optional
+            Documents of each label, ancestors included, that make a box wide; by default the leaves under it do.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        return draw("a hierarchy", self, frequencies)
 
     # Other hierarchies made of this one, each with the mapping there and back
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.plots import draw
 from treelabel.core.stopping import StopSignal
 from treelabel.core.validation import Between, validate
 from treelabel.hierarchy.hierarchy import Hierarchy
@@ -166,6 +167,23 @@ class Model(Predictor):
             As the model describes it.
         """
         raise TreelabelError(f"the model {self.name} cannot explain its predictions; linear can")
+
+    def plot_calibration(self, texts: Any = None, labels: Any = None) -> Any:
+        """Draw how often predictions are right over their probability.
+
+        Parameters
+        ----------
+        texts
+            Documents to judge: a list of texts, or a Dataset. By default those that were held out of training, by what
+            is stored of them: the least probability of the labels of each, and whether all were right.
+        labels
+            Their true labels in any form that `fit` takes; a Dataset has its own.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        return draw("calibration", self, texts, labels)
 
     def save(self, folder: Any, overwrite: bool = False) -> None:
         """Write to a folder of JSON and .npz; see `save_model`.

@@ -29,7 +29,7 @@ _FONT = re.compile(r"font: ([\d.]+)px [^;\"]*")
 
 
 @contextmanager
-def _styled(**more: Any) -> Iterator[None]:
+def report_style(**more: Any) -> Iterator[None]:
     """Draw in the style of reports; a sign that the font lacks is drawn as a box, and is nobody's mistake."""
     import matplotlib as mpl
 
@@ -46,7 +46,7 @@ def inline_svg(drawing: Drawing) -> str:
     begin with the figure's name, as a page has several figures.
     """
     stream = StringIO()
-    with _styled(**{"svg.fonttype": "none"}):
+    with report_style(**{"svg.fonttype": "none"}):
         drawing.draw().savefig(stream, format="svg", metadata={"Date": None, "Creator": None}, dpi=144)
     text = _METADATA.sub("", _PROLOGUE.sub("", stream.getvalue()))
     text = _SIZE.sub(r"<svg \1\2", text)
@@ -93,7 +93,7 @@ def write_figures(folder: Path, figures: Sequence[Drawing]) -> list[Path]:
     # All of the new ones, or all of the old.
     with atomic_group():
         for drawing in figures:
-            with _styled():
+            with report_style():
                 made = drawing.draw()
                 made.set_facecolor("white")
                 for kind in FILE_KINDS:

@@ -1,12 +1,13 @@
 """Macro-F1 of slices of the labels: by depth, by tenth of training frequency, by bin of training frequency."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from treelabel.core.types import BoolArray, LongArray
+from treelabel.evaluation.result import Result
 from treelabel.evaluation.significance import relative_improvement
 from treelabel.evaluation.statistics import Interval, bootstrap_intervals, thin_labels
 from treelabel.metrics.ranking import frequency_bins
@@ -70,20 +71,37 @@ def by_bin(systems: "Sequence[ReportSystem]") -> list[Slice]:
     """Return macro-F1 by bin of training frequency: 0, 1-9, 10-99, 100-999, 1000 and more."""
     context = systems[0].result.context
     bins = {name: keep for name, keep in frequency_bins(context.frequencies, context.bin_edges).items() if keep.any()}
-    drawn = [_bin_intervals(system, bins) for system in systems]
+    drawn = [macro_f1_intervals(system.result, bins, system.resamples, system.seed) for system in systems]
     return [Slice(name, int(keep.sum()), tuple(results[name] for results in drawn)) for name, keep in bins.items()]
 
 
-def _bin_intervals(system: "ReportSystem", bins: dict[str, BoolArray]) -> dict[str, Interval]:
-    metric, _ = system.result.value_function("macro_f1")
+def macro_f1_intervals(
+    result: Result, slices: Mapping[str, BoolArray], resamples: int = 1000, seed: int = 0
+) -> dict[str, Interval]:
+    """Compute macro-F1 over slices of the labels, with its intervals.
+
+    Parameters
+    ----------
+    result : Result
+        With documents kept, and with a metric that counts labels.
+    slices : mapping of str to array of shape (nodes,)
+        The labels of each slice.
+    resamples, seed
+        As for `Result.interval`.
+
+    Returns
+    -------
+    dict of Interval
+    """
+    metric = next(metric for metric in result.metrics if metric.key == result.label_key)
 
     def values(sums: tuple[Any, ...]) -> dict[str, float]:
         f1 = label_f1(sums)
-        return {name: float(f1[keep].mean()) for name, keep in bins.items()}
+        return {name: float(f1[keep].mean()) for name, keep in slices.items()}
 
-    parts = system.result.resampling_parts(metric)
-    reasons = thin_labels(parts, values, system.result.unit)
-    return bootstrap_intervals(parts, values, system.resamples, seed=system.seed, reasons=reasons)
+    parts = result.resampling_parts(metric)
+    reasons = thin_labels(parts, values, result.unit)
+    return bootstrap_intervals(parts, values, resamples, seed=seed, reasons=reasons)
 
 
 def _range(low: int, high: int) -> str:

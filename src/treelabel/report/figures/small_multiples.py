@@ -19,6 +19,7 @@ from treelabel.report.figures.drawing import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from treelabel.report.content import Content, Pair
@@ -50,6 +51,20 @@ def calibration_figures(content: "Content") -> list[Drawing]:
 
 def _draw_calibration(panels: "Sequence[tuple[int, Reliability]]") -> "Figure":
     made, axes = figure(SMALL)
+    draw_reliability(axes, panels)
+    return made
+
+
+def draw_reliability(axes: "Axes", panels: "Sequence[tuple[int, Reliability]]") -> None:
+    """Draw how often labels are right over their probability.
+
+    Parameters
+    ----------
+    axes
+        Where to draw.
+    panels
+        The number of each system, which chooses its colour, and its reliability.
+    """
     axes.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=":", zorder=1)
     for system, each in panels:
         style, some = style_of(system), each.counts >= FEWEST_DRAWN
@@ -64,7 +79,6 @@ def _draw_calibration(panels: "Sequence[tuple[int, Reliability]]") -> "Figure":
     axes.set_xticks(np.linspace(0, 1, 6))
     axes.set_xlabel("probability")
     axes.set_aspect("equal")
-    return made
 
 
 # Label by label
