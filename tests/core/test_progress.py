@@ -33,8 +33,8 @@ class Kernel:
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     """Run as if in the kernel of a notebook, where each change is shown."""
     made = Kernel()
-    monkeypatch.setitem(sys.modules, "IPython", made)  # type: ignore[arg-type]
-    monkeypatch.setitem(sys.modules, "IPython.display", made)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython", made)
+    monkeypatch.setitem(sys.modules, "IPython.display", made)
     monkeypatch.setattr(progress, "PAUSE", 0.0)
     monkeypatch.delenv(QUIET, raising=False)
     return made

@@ -51,7 +51,7 @@ def test_a_result_draws_its_metrics_with_intervals_and_macro_f1_by_depth() -> No
     assert [label.get_text() for label in metrics.get_yticklabels()] == ["hf1", "macro_f1"]
     assert metrics.lines[0].get_xdata() == pytest.approx([result["hf1"], result["macro_f1"]])
     ends = result.interval("hf1")
-    (lines,) = metrics.collections
+    lines: Any = metrics.collections[0]
     assert lines.get_segments()[0][:, 0] == pytest.approx([ends.low, ends.high])
     assert depths.lines[0].get_ydata() == pytest.approx(result.levels.column("macro_f1").to_pylist())
     assert result.headline in texts_of(figure)
