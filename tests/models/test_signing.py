@@ -141,7 +141,7 @@ def test_another_key(folder: Path) -> None:
 
 def test_every_altered_file(folder: Path) -> None:
     files = sorted(file for file in (folder / "model").iterdir() if file.name != "signature.json")
-    assert [file.name for file in files] == ["arrays.npz", "hierarchy.json", "model.json", "profile.npz"]
+    assert [file.name for file in files] == ["README.md", "arrays.npz", "hierarchy.json", "model.json", "profile.npz"]
     for file in files:
         whole = file.read_bytes()
         file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))

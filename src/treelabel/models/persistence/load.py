@@ -20,6 +20,7 @@ from treelabel.models.base import Model
 from treelabel.models.persistence.signing import check_signature
 from treelabel.models.persistence.store import (
     ARRAYS,
+    CARD,
     HIERARCHY,
     KIND,
     PROFILE,
@@ -98,7 +99,8 @@ def _load(where: Path, require_signature: str | Path | None, settings: dict[str,
         schema = model.schema(stored.learned)
         names = (HIERARCHY, ARRAYS, PROFILE, *schema.file_names)
         _require_listed(stored.sha256, names)
-        unknown = [name for name in stored.sha256 if name not in names]
+        # Models that were saved by earlier versions have no card.
+        unknown = [name for name in stored.sha256 if name not in (*names, CARD)]
         if unknown:
             raise TreelabelError(f"{unknown[0]} does not belong to this model")
         model._restore(stored.learned, _arrays(where / ARRAYS, schema))

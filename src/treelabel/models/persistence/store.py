@@ -1,4 +1,4 @@
-"""Model folders: JSON and .npz with a checksum each, written whole or not at all; `load` reads them."""
+"""Model folders: JSON, .npz and a card with a checksum each, written whole or not at all; `load` reads them."""
 
 import json
 import os
@@ -23,13 +23,14 @@ from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.hierarchy_json import hierarchy_to_json
 from treelabel.hierarchy.labelled_texts import Regime
 from treelabel.models.label_forms import LabelForm
+from treelabel.models.persistence.model_card import write_card
 from treelabel.models.profile import Profile, ProfileMeans
 from treelabel.models.settings import Settings, not_fitted
 from treelabel.selection.evidence import Evidence
 
 KIND = "treelabel model"
 VERSION = 1
-HIERARCHY, ARRAYS, PROFILE = "hierarchy.json", "arrays.npz", "profile.npz"
+HIERARCHY, ARRAYS, PROFILE, CARD = "hierarchy.json", "arrays.npz", "profile.npz", "README.md"
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,7 @@ def _write(model: StorableModel, folder: Path) -> None:
     (folder / HIERARCHY).write_text(hierarchy_to_json(model.hierarchy_), encoding="utf-8")
     write_arrays(folder / ARRAYS, arrays)
     write_arrays(folder / PROFILE, model.profile_.arrays())
+    (folder / CARD).write_text(write_card(model), encoding="utf-8", newline="\n")
     model._write_files(folder)
     description = ModelDescription(
         KIND,
