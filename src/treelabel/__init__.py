@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from treelabel.metrics.registry import METRICS
     from treelabel.models.check import check_model
     from treelabel.models.persistence.load import load_model
+    from treelabel.models.persistence.mlflow_flavour import save_mlflow
     from treelabel.models.persistence.store import save_model
     from treelabel.models.registry import MODELS, make_model
     from treelabel.neural.losses.registry import LOSSES
@@ -89,6 +90,7 @@ _PLACES = {
     "read_moves": "data",
     "read_taxonomy": "data",
     "read_together": "data",
+    "save_mlflow": "models.persistence.mlflow_flavour",
     "save_model": "models",
     "scorer": "evaluation.scorer",
     "split": "data",
@@ -138,6 +140,7 @@ __all__ = [
     "read_moves",
     "read_taxonomy",
     "read_together",
+    "save_mlflow",
     "save_model",
     "scorer",
     "split",

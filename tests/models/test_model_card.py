@@ -30,7 +30,8 @@ def model() -> Model:
 
 def rendered(text: str) -> str:
     """Return Markdown as HTML."""
-    return MarkdownIt("commonmark").enable("table").render(text)
+    html: str = MarkdownIt("commonmark").enable("table").render(text)
+    return html
 
 
 def test_a_folder_has_a_card_that_says_what_the_model_is(model: Model, tmp_path: Path) -> None:

@@ -263,10 +263,10 @@ def _lost_to_another(target: Path) -> TreelabelError:
 
 def _finish_folder(folder: Path, target: Path) -> None:
     """Set the permissions of a finished folder, and flush it to disk before it takes its name."""
-    for file in folder.iterdir():
-        file.chmod(mode_of(target / file.name, 0o666))
-        if target.exists():
-            sync(file)
+    for entry in folder.rglob("*"):
+        entry.chmod(mode_of(target / entry.relative_to(folder), 0o777 if entry.is_dir() else 0o666))
+        if target.exists() and entry.is_file():
+            sync(entry)
     folder.chmod(mode_of(target, 0o777))
 
 
