@@ -141,7 +141,7 @@ def a_saved_model_is_the_same(make: Maker, case: Case) -> None:
         model.save(Path(folder) / "model")
         loaded = load_model(Path(folder) / "model")
         kinds = {file.suffix for file in (Path(folder) / "model").iterdir()}
-    _require(kinds <= {".json", ".npz", ".safetensors"}, f"a model folder holds files of kinds {sorted(kinds)}")
+    _require(kinds <= {".json", ".md", ".npz", ".safetensors"}, f"a model folder holds files of kinds {sorted(kinds)}")
     same = np.array_equal(loaded.score(texts).dense(), model.score(texts).dense())
     _require(same, "the model that was loaded gives other scores")
     _require(loaded.predict(texts) == model.predict(texts), "the model that was loaded predicts other labels")
