@@ -62,7 +62,7 @@ def test_names_of_labels_are_shown_and_do_nothing(model: Model) -> None:
     html = rendered(write_card(model).partition("---\n\n")[2])
     assert "&lt;img src=x onerror=alert(1)&gt; [click](http://evil.test) | `code` *bold*, food" in html
     assert "<img" not in html
-    assert re.findall(r'href="([^"]*)"', html) == ["https://pypi.org/project/treelabel/"]
+    assert re.findall(r'href="([^"]*)"', html) == ["https://github.com/treelabel/treelabel"]
 
 
 @given(st.text(st.sampled_from("<>&*_[]()`#|\\!~$:@ \n\tab1.-+="), max_size=30))

@@ -65,7 +65,8 @@ def html_table(rows: Sequence[Sequence[object]], header: Sequence[object] = (), 
     lines += [_row(row, "td") for row in shown]
     more = (len(rows) if total is None else total) - len(shown)
     if more > 0:
-        lines.append(f'<tr><td style="{_CELL};{_QUIET}" colspan="{len(shown[0])}">{more:,} more</td></tr>')
+        cell = f'<td style="{_CELL};{_QUIET}" colspan="{len(shown[0])}">{more:,} more</td>'
+        lines.append(f'<tr style="background:none">{cell}</tr>')
     return f'<table style="{_TABLE}"><tbody>{"".join(lines)}</tbody></table>'
 
 

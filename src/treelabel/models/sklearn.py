@@ -14,6 +14,7 @@ from treelabel.core.html_tables import html_box, html_table
 from treelabel.core.registry import suggestion
 from treelabel.core.strings import as_list
 from treelabel.core.types import BoolArray, DoubleArray, IntArray
+from treelabel.models.persistence.model_card import describe_reading
 from treelabel.models.persistence.store import StorableModel
 from treelabel.models.settings import HierarchySetting
 from treelabel.rules.registry import describe_rule
@@ -149,7 +150,7 @@ class Classifier(StorableModel):
             ("training", f"{documents:,} documents"),
             ("predicts", describe_rule(self.rule_)),
             *(("evidence", part) for part in described),
-            *(("read with", f"{name} = {_listed(value)}") for name, value in self.reading_.items()),
+            *(("read with", option) for option in describe_reading(self.reading_)),
             *(("setting", f"{name} = {value!r}") for name, value in self.changed_settings().items()),
         ]
         return html_box(f"{type(self).__name__} (fitted)", html_table(rows))
@@ -168,10 +169,6 @@ class Classifier(StorableModel):
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether the model has learned."""
         return hasattr(self, "hierarchy_")
-
-
-def _listed(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def mean_of(values: BoolArray, sample_weight: Any = None) -> float:

@@ -1,6 +1,7 @@
 """The README.md of a model folder: a model card in Markdown, as Hugging Face's hub and people read it."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,8 @@ def write_card(model: Any) -> str:
     h, name = model.hierarchy_, type(model).__name__
     title = f"# {name}: texts into {len(h):,} labels"
     what = (
-        f"A model of [treelabel](https://pypi.org/project/treelabel/), which puts texts into a hierarchy of labels. It "
-        f"is of the kind `{model.name}`, and gives every label a probability, from which a rule chooses."
+        f"A model of [treelabel](https://github.com/treelabel/treelabel), which puts texts into a hierarchy of labels. "
+        f"It is of the kind `{model.name}`, and gives every label a probability, from which a rule chooses."
     )
     sections = (_labels(model), _training(model), _evidence(model), _limits(model))
     return "\n\n".join([_HEADER, title, what, *sections, _USE, _END]) + "\n"
@@ -81,6 +82,18 @@ def escape_markdown(text: object) -> str:
     line = printable(shorten(" ".join(str(text).split()), 200))
     line = re.sub(r"([\\`*_{}\[\]<>&|#~!$:@])", r"\\\1", line)
     return re.sub(r"(?i)\bwww\.", lambda match: f"{match[0][:-1]}\\.", line)
+
+
+def describe_reading(reading: Mapping[str, Any]) -> list[str]:
+    """Write the options by which training data were read, for people.
+
+    >>> describe_reading({"text": ["title", "body"], "sep": "/"})
+    ['text = title, body', 'sep = /']
+    """
+    return [
+        f"{name} = {', '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
+        for name, value in reading.items()
+    ]
 
 
 def _list(lines: list[str]) -> str:
@@ -104,7 +117,7 @@ def _labels(model: Any) -> str:
 
 def _training(model: Any) -> str:
     lines = [f"{model.profile_.documents:,} documents; {_REGIMES[model.regime_]}"]
-    reading = [f"{escape_markdown(name)} = {escape_markdown(value)}" for name, value in model.reading_.items()]
+    reading = [escape_markdown(option) for option in describe_reading(model.reading_)]
     lines.append(f"Read with {'; '.join(reading)}" if reading else "Passed in memory, not read from a file")
     changed = {name: value for name, value in model.changed_settings().items() if name not in model.unsaved}
     settings = [f"{escape_markdown(name)} = {escape_markdown(repr(value))}" for name, value in changed.items()]
