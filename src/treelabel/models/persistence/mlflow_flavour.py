@@ -82,7 +82,7 @@ def _extra(model: Model) -> str:
 
 
 class FrameModel:
-    """What MLflow calls: frames in, frames out."""
+    """A model as MLflow calls it: frames in, frames out."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
