@@ -77,7 +77,7 @@ def attention(tree: LabelTree = THREE_LEVELS, **settings: Any) -> AttentionXmlNe
     return AttentionXmlNetwork(spec_with_tree(tree), AttentionXml(**own)).eval()
 
 
-def level_of(width: int, nodes: int, **sizes: int) -> Level:
+def level_of(width: int, nodes: int, **sizes: Any) -> Level:
     """A level without dropout."""
     return Level(width, nodes, AttentionXml(embedding_dropout=0.0, states_dropout=0.0, **sizes))
 

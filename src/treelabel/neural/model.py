@@ -3,23 +3,21 @@
 torch is imported when something is fitted or loaded, not before: an exported model needs none to score.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.strings import Strings
-from treelabel.encoders.protocol import Encoder
-from treelabel.encoders.registry import Pooling
-from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Training
-from treelabel.models.settings import PartialShare, Seed, Width, WidthOrNone, not_fitted
+from treelabel.models.settings import Width, WidthOrNone, not_fitted
 from treelabel.neural.exported_network import ExportedNetwork
 from treelabel.neural.network_schema import ExportedValues, NetworkValues, saved_schema
-from treelabel.neural.network_settings import MaxLength, Mode, NetworkSettings
+from treelabel.neural.network_settings import Mode, NetworkSettings
 from treelabel.neural.objective import Objective
-from treelabel.neural.training_arguments import DEFAULT_ARGUMENTS, Recipe, TrainingArguments, make_recipes
+from treelabel.neural.training_arguments import Recipe, make_recipes
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut, Stage
 
@@ -28,14 +26,15 @@ if TYPE_CHECKING:
     from treelabel.neural.network import Network, NetworkSpec
 
 
+@dataclass(eq=False, repr=False)
 class NeuralModel(NetworkSettings):
     """A model that trains a network over a text encoder, and scores with it; a subclass says which network.
 
-    Its settings are those of `NetworkSettings`; a subclass takes its own by name and hands all others on.
+    Its settings are those of `NetworkSettings`; a subclass is a dataclass that adds fields of its own.
     """
 
     learned: ClassVar[Any] = NetworkValues
-    fitted_: "FittedNetwork"
+    fitted_: "FittedNetwork" = field(init=False)
 
     # Learning and scoring
 
@@ -126,6 +125,7 @@ class NeuralModel(NetworkSettings):
         return graph
 
 
+@dataclass(eq=False, repr=False)
 class Neural(NeuralModel):
     """A transformer and a linear layer over all nodes, trained with any loss of LOSSES.
 
@@ -148,32 +148,18 @@ class Neural(NeuralModel):
 
     name = "neural"
     learned: ClassVar[Any] = NetworkValues | ExportedValues
-    fitted_: "FittedNetwork | ExportedNetwork"  # type: ignore[assignment]
+    fitted_: "FittedNetwork | ExportedNetwork" = field(init=False)  # type: ignore[assignment]
     mode_setting = "train"
     has_file = False
     recipes = make_recipes(Recipe(30, 128, 5e-3), 2e-5)
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        encoder: str | Encoder | None = None,
-        loss: str = "auto",
-        loss_params: Mapping[str, float] | None = None,
-        train: Mode = "auto",
-        hidden_size: WidthOrNone = 0,
-        tfidf: bool = False,
-        lsa_components: Width = 512,
-        max_length: MaxLength | None = None,
-        pooling: Pooling | None = None,
-        dropout: PartialShare | None = None,
-        training: TrainingArguments = DEFAULT_ARGUMENTS,
-        seed: Seed = 0,
-    ) -> None:
-        super().__init__(hierarchy, encoder, loss, loss_params, train, max_length, pooling, dropout, training, seed)
-        self.train = train
-        self.hidden_size = hidden_size
-        self.tfidf = tfidf
-        self.lsa_components = lsa_components
+    loss: str = "auto"
+    # Called `train` here.
+    mode: Mode = field(default="auto", init=False)
+    train: Mode = "auto"
+    hidden_size: WidthOrNone = 0
+    tfidf: bool = False
+    lsa_components: Width = 512
 
     @property
     def tfidf_columns(self) -> int:  # type: ignore[override]

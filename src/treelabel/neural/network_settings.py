@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from treelabel.core.errors import TreelabelError
@@ -23,10 +24,11 @@ Mode = Literal["auto", "head", "lora", "all"]
 MaxLength = Annotated[int, Between(3, 1 << 20)]
 
 
+@dataclass(eq=False, repr=False)
 class NetworkSettings(Model):
     """The settings of a model that trains a network over a text encoder, and what the network is like.
 
-    A subclass takes its own settings by name and hands all others on (`**settings`).
+    A subclass is a dataclass that adds fields of its own.
 
     Parameters
     ----------
@@ -77,32 +79,19 @@ class NetworkSettings(Model):
     scratch_family: ClassVar[Literal["bert", "xlnet"]] = "bert"
     scratch_layers: ClassVar[int] = 2
     # The width of a hidden layer before the outputs, and the columns of reduced tf-idf alongside frozen embeddings.
-    hidden_size: int = 0
-    tfidf_columns: int = 0
+    hidden_size = 0
+    tfidf_columns = 0
 
-    def __init__(
-        self,
-        hierarchy: Hierarchy | None = None,
-        encoder: str | Encoder | None = None,
-        loss: str = "bce",
-        loss_params: Mapping[str, float] | None = None,
-        mode: Mode = "auto",
-        max_length: MaxLength | None = None,
-        pooling: Pooling | None = None,
-        dropout: PartialShare | None = None,
-        training: TrainingArguments = DEFAULT_ARGUMENTS,
-        seed: Seed = 0,
-    ) -> None:
-        self.hierarchy = hierarchy
-        self.encoder = encoder
-        self.loss = loss
-        self.loss_params = loss_params
-        self.mode = mode
-        self.max_length = max_length
-        self.pooling = pooling
-        self.dropout = dropout
-        self.training = training
-        self.seed = seed
+    hierarchy: Hierarchy | None = None
+    encoder: str | Encoder | None = None
+    loss: str = "bce"
+    loss_params: Mapping[str, float] | None = None
+    mode: Mode = "auto"
+    max_length: MaxLength | None = None
+    pooling: Pooling | None = None
+    dropout: PartialShare | None = None
+    training: TrainingArguments = DEFAULT_ARGUMENTS
+    seed: Seed = 0
 
     @abstractmethod
     def make_network(self, spec: "NetworkSpec") -> "Network":

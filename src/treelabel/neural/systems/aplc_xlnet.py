@@ -6,6 +6,7 @@ projection of the text, and their probability is that of their cluster times the
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, cast
 
@@ -292,6 +293,7 @@ def labels_by_frequency(spec: NetworkSpec) -> LongArray:
     return result
 
 
+@dataclass(eq=False, repr=False)
 class AplcXlnet(NeuralModel):
     """APLC-XLNet (Ye et al., ICML 2020): adaptive probabilistic label clusters over any encoder.
 
@@ -302,6 +304,8 @@ class AplcXlnet(NeuralModel):
     the hidden layer and 2e-3 for clusters (discriminative fine-tuning; `learning_rates` has others). Over a frozen one
     they are 1e-3 and 3e-3, and ten epochs do, since training starts at the base rates of labels.
 
+    Settings that all systems have: see `NeuralModel` and `TrainingArguments`.
+
     Parameters
     ----------
     tail_clusters
@@ -310,8 +314,6 @@ class AplcXlnet(NeuralModel):
         The quotient of the widths of projections of a cluster and the next one.
     hidden_size
         The width of the hidden layer over text vectors; 0 is that of the encoder.
-    **settings
-        The settings of all systems: see `NeuralModel` and `TrainingArguments`.
     """
 
     name = "aplc_xlnet"
@@ -322,18 +324,9 @@ class AplcXlnet(NeuralModel):
     only_seen = True
     scratch_family = "xlnet"
 
-    def __init__(
-        self,
-        *,
-        tail_clusters: Annotated[int, Between(1, 100)] = 1,
-        div_value: Annotated[float, Between(1, 1e6)] = 2.0,
-        hidden_size: WidthOrNone = 0,
-        **settings: Any,
-    ) -> None:
-        super().__init__(**settings)
-        self.tail_clusters = tail_clusters
-        self.div_value = div_value
-        self.hidden_size = hidden_size
+    tail_clusters: Annotated[int, Between(1, 100)] = 1
+    div_value: Annotated[float, Between(1, 1e6)] = 2.0
+    hidden_size: WidthOrNone = 0
 
     def make_network(self, spec: NetworkSpec) -> Network:
         """Make the network: see `NeuralModel.make_network`."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 import numpy as np
@@ -317,6 +318,7 @@ def attention_weights(states: Tensor, mask: Tensor, queries: Tensor) -> Tensor:
     return scores.masked_fill(~mask.unsqueeze(1), -torch.inf).softmax(-1)
 
 
+@dataclass(eq=False, repr=False)
 class AttentionXml(RankingModel):
     """AttentionXML (You et al., NeurIPS 2019): every label attends to the words that matter for it.
 
@@ -331,6 +333,8 @@ class AttentionXml(RankingModel):
     With a time limit, every level has its share: a level that has begun is always trained, and texts are always ranked
     down to the labels. Two cores train on some 250 texts of a hundred words a second and level.
 
+    Settings that all systems have: see `NeuralModel` and `TrainingArguments`. `mode` follows from the encoder.
+
     Parameters
     ----------
     max_flat_labels
@@ -343,8 +347,6 @@ class AttentionXml(RankingModel):
         twice the time that it takes with 64).
     embedding_dropout, states_dropout
         Dropout of word vectors, and of the LSTM's states.
-    **settings
-        The settings of all systems: see `NeuralModel` and `TrainingArguments`. `mode` follows from the encoder.
     """
 
     name = "attention_xml"
@@ -353,26 +355,13 @@ class AttentionXml(RankingModel):
     recipes = dict.fromkeys(get_args(RecipeName), Recipe(8, 32, 5e-3))
     scratch_layers = 0
 
-    def __init__(
-        self,
-        *,
-        max_flat_labels: LabelCount = 2048,
-        cluster_size: ClusterSize = 16,
-        top_clusters: Width = 32,
-        lstm_size: Width = 64,
-        mlp_size: Width = 64,
-        embedding_dropout: PartialShare = 0.2,
-        states_dropout: PartialShare = 0.5,
-        **settings: Any,
-    ) -> None:
-        super().__init__(**settings)
-        self.max_flat_labels = max_flat_labels
-        self.cluster_size = cluster_size
-        self.top_clusters = top_clusters
-        self.lstm_size = lstm_size
-        self.mlp_size = mlp_size
-        self.embedding_dropout = embedding_dropout
-        self.states_dropout = states_dropout
+    max_flat_labels: LabelCount = 2048
+    cluster_size: ClusterSize = 16
+    top_clusters: Width = 32
+    lstm_size: Width = 64
+    mlp_size: Width = 64
+    embedding_dropout: PartialShare = 0.2
+    states_dropout: PartialShare = 0.5
 
     def _check_settings(self) -> None:
         if self.mode == "lora" or (self.mode == "all" and self.encoder != "scratch"):

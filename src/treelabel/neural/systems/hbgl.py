@@ -1,6 +1,7 @@
 """HBGL: BERT writes down the labels of a text level by level (Jiang et al., EMNLP 2022)."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from typing import Annotated, Any
@@ -259,6 +260,7 @@ def keep(scores: Tensor) -> Tensor:
     return torch.where(likely.any(1, keepdim=True), likely, best)
 
 
+@dataclass(eq=False, repr=False)
 class Hbgl(NeuralModel):
     """HBGL (Jiang et al., EMNLP 2022): labels are written after the text, level by level.
 
@@ -266,6 +268,8 @@ class Hbgl(NeuralModel):
     predicted from the text and the labels above, true ones in training and predicted ones in scoring. `HbglNetwork`
     says what differs from the paper; memory is linear in the number of labels. With mode="head", a small decoder
     attends to token states of a frozen encoder. Trained with binary cross-entropy (loss="bce") alone.
+
+    Settings that all systems have: see `NeuralModel` and `TrainingArguments`.
 
     Parameters
     ----------
@@ -277,8 +281,6 @@ class Hbgl(NeuralModel):
         not rely on the labels above alone.
     decoder_size
         The width of the decoder with mode="head", at most that of the encoder; its cost grows with it.
-    **settings
-        The settings of all systems: see `NeuralModel` and `TrainingArguments`.
     """
 
     name = "hbgl"
@@ -287,24 +289,12 @@ class Hbgl(NeuralModel):
     needs_names = True
     has_own_loss = True
 
-    def __init__(
-        self,
-        *,
-        global_steps: Annotated[int, Between(0, 1_000_000)] = 300,
-        global_learning_rate: Annotated[float, Between(1e-12, 1e6)] = 1e-3,
-        global_mask: Share = 0.15,
-        global_batch_size: Width = 4,
-        slot_mask: Share = 0.5,
-        decoder_size: Width = 128,
-        **settings: Any,
-    ) -> None:
-        super().__init__(**settings)
-        self.global_steps = global_steps
-        self.global_learning_rate = global_learning_rate
-        self.global_mask = global_mask
-        self.global_batch_size = global_batch_size
-        self.slot_mask = slot_mask
-        self.decoder_size = decoder_size
+    global_steps: Annotated[int, Between(0, 1_000_000)] = 300
+    global_learning_rate: Annotated[float, Between(1e-12, 1e6)] = 1e-3
+    global_mask: Share = 0.15
+    global_batch_size: Width = 4
+    slot_mask: Share = 0.5
+    decoder_size: Width = 128
 
     def make_network(self, spec: NetworkSpec) -> Network:
         """Make the network, whose label embeddings learn the hierarchy: see `NeuralModel.make_network`."""

@@ -453,6 +453,7 @@ def new_projector(width: int, dropout: float) -> nn.Sequential:
     return nn.Sequential(nn.Dropout(dropout), first, nn.ReLU(), nn.Dropout(dropout), second)
 
 
+@dataclass(eq=False, repr=False)
 class Hgclr(NeuralModel):
     """HGCLR (Wang et al., ACL 2022): contrastive learning with positive samples that the hierarchy chooses.
 
@@ -460,6 +461,8 @@ class Hgclr(NeuralModel):
     readings are drawn together; scoring needs the text encoder and the outputs alone. `HgclrNetwork` says what differs
     from the paper. With mode="head", words are token states of a frozen encoder, and the second reading pools those
     that were chosen.
+
+    Settings that all systems have: see `NeuralModel` and `TrainingArguments`.
 
     Parameters
     ----------
@@ -476,8 +479,6 @@ class Hgclr(NeuralModel):
     word_heads
         The heads of the attention from words to labels, which costs texts × words × labels × heads: with a thousand
         labels it is what a CPU spends its time on, and 1 is affordable.
-    **settings
-        The settings of all systems: see `NeuralModel` and `TrainingArguments`.
     """
 
     name = "hgclr"
@@ -485,24 +486,12 @@ class Hgclr(NeuralModel):
     recipes = make_recipes(Recipe(30, 32, 3e-3), 3e-5, hidden=1e-3, outputs=1e-3)
     needs_names = True
 
-    def __init__(
-        self,
-        *,
-        contrastive_weight: NonNegative = CONTRASTIVE_WEIGHT,
-        threshold: Annotated[float, Between(-1, 1e6)] = THRESHOLD,
-        contrastive_temperature: Temperature = 1.0,
-        gumbel_temperature: Temperature = 1.0,
-        log_probabilities: bool = False,
-        word_heads: Width = WORD_HEADS,
-        **settings: Any,
-    ) -> None:
-        super().__init__(**settings)
-        self.contrastive_weight = contrastive_weight
-        self.threshold = threshold
-        self.contrastive_temperature = contrastive_temperature
-        self.gumbel_temperature = gumbel_temperature
-        self.log_probabilities = log_probabilities
-        self.word_heads = word_heads
+    contrastive_weight: NonNegative = CONTRASTIVE_WEIGHT
+    threshold: Annotated[float, Between(-1, 1e6)] = THRESHOLD
+    contrastive_temperature: Temperature = 1.0
+    gumbel_temperature: Temperature = 1.0
+    log_probabilities: bool = False
+    word_heads: Width = WORD_HEADS
 
     def make_network(self, spec: NetworkSpec) -> Network:
         """Make the network: see `NeuralModel.make_network`."""

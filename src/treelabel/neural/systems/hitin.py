@@ -6,7 +6,8 @@ any of LOSSES, by default binary cross-entropy, and a recursive regulariser.
 """
 
 import math
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -243,6 +244,7 @@ def _pool_nodes(nodes: Tensor, pooling: NodePooling) -> Tensor:
     return nodes.mean(dim=1) if pooling == "mean" else nodes.amax(dim=1)
 
 
+@dataclass(eq=False, repr=False)
 class Hitin(NeuralModel):
     """HiTIN (Zhu et al., ACL 2023): a tree isomorphism network over the coding tree of the labels.
 
@@ -250,6 +252,8 @@ class Hitin(NeuralModel):
     becomes a feature of every label; features are summed up the tree, level by level, and logits are linear in what
     the levels hold. `TreeIsomorphismOutputs` says what differs from the paper. With mode="head", the vector is the
     embedding of a frozen encoder, and nothing else differs.
+
+    Settings that all systems have: see `NeuralModel` and `TrainingArguments`.
 
     Parameters
     ----------
@@ -262,27 +266,15 @@ class Hitin(NeuralModel):
     recursive_regularization
         The weight of |W_child - W_parent|^2 / 2 over the output weights of all edges whose ends have outputs, beside a
         loss that is a mean over labels, as in the official program.
-    **settings
-        The settings of all systems: see `NeuralModel` and `TrainingArguments`.
     """
 
     name = "hitin"
     recipes = make_recipes(Recipe(30, 128, 5e-3), 2e-5, hidden=1e-3, outputs=1e-3)
 
-    def __init__(
-        self,
-        *,
-        height: Annotated[int, Between(1, 100)] = 2,
-        tree_size: Width = 128,
-        tree_pooling: NodePooling = "sum",
-        recursive_regularization: NonNegative = 0.0,
-        **settings: Any,
-    ) -> None:
-        super().__init__(**settings)
-        self.height = height
-        self.tree_size = tree_size
-        self.tree_pooling = tree_pooling
-        self.recursive_regularization = recursive_regularization
+    height: Annotated[int, Between(1, 100)] = 2
+    tree_size: Width = 128
+    tree_pooling: NodePooling = "sum"
+    recursive_regularization: NonNegative = 0.0
 
     def make_network(self, spec: NetworkSpec) -> Network:
         """Make the network: see `NeuralModel.make_network`."""

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -155,12 +156,15 @@ class LightXmlNetwork(RankingNetwork):
         return labels, local * above * there
 
 
+@dataclass(eq=False, repr=False)
 class LightXml(RankingModel):
     """LightXML (Jiang et al., AAAI 2021): clusters of labels are recalled and their labels ranked, end to end.
 
     Candidates are the labels of the clusters that the network itself thinks best, so that negatives become harder as it
     learns. `LightXmlNetwork` says what differs from the paper. With mode="head", the text vector is the embedding of a
     frozen encoder, and nothing else differs.
+
+    Settings that all systems have: see `NeuralModel` and `TrainingArguments`.
 
     Parameters
     ----------
@@ -175,31 +179,17 @@ class LightXml(RankingModel):
         How many layers of a fine-tuned encoder are looked at, the last ones.
     text_dropout
         Dropout of the text vector.
-    **settings
-        The settings of all systems: see `NeuralModel` and `TrainingArguments`.
     """
 
     name = "light_xml"
     recipes = make_recipes(Recipe(30, 64, 5e-3), 1e-4, hidden=1e-3, outputs=1e-3)
 
-    def __init__(
-        self,
-        *,
-        max_flat_labels: LabelCount = 20_000,
-        cluster_size: ClusterSize = 32,
-        top_clusters: Width = 32,
-        bottleneck_size: Width = 128,
-        hidden_layers: Annotated[int, Between(1, 1000)] = 5,
-        text_dropout: PartialShare = 0.5,
-        **settings: Any,
-    ) -> None:
-        super().__init__(**settings)
-        self.max_flat_labels = max_flat_labels
-        self.cluster_size = cluster_size
-        self.top_clusters = top_clusters
-        self.bottleneck_size = bottleneck_size
-        self.hidden_layers = hidden_layers
-        self.text_dropout = text_dropout
+    max_flat_labels: LabelCount = 20_000
+    cluster_size: ClusterSize = 32
+    top_clusters: Width = 32
+    bottleneck_size: Width = 128
+    hidden_layers: Annotated[int, Between(1, 1000)] = 5
+    text_dropout: PartialShare = 0.5
 
     def level_sizes(self, labels: int) -> list[int]:
         """Return the number of clusters above so many labels, if they need any."""

@@ -9,7 +9,7 @@ clusters alone.
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -182,6 +182,7 @@ def _fit_matcher(matcher: NeuralModel, data: TrainingTexts, tree: LabelTree, sha
     return fitted
 
 
+@dataclass(eq=False, repr=False)
 class XTransformer(NeuralModel):
     """X-Transformer (Chang et al., KDD 2020): a network finds clusters of labels, linear rankers the labels in them.
 
@@ -192,6 +193,8 @@ class XTransformer(NeuralModel):
     become probabilities by a sigmoid that is fitted to held-out documents. Differences from the paper: a cluster counts
     once for a document, however many of its labels the document has; and see `mode`, for a CPU affords no three large
     encoders.
+
+    Settings that all systems have: see `NeuralModel` and `TrainingArguments`.
 
     Parameters
     ----------
@@ -208,32 +211,19 @@ class XTransformer(NeuralModel):
         "matcher", those that have it among their best `beam_size`; or "both".
     C
         The inverse of the regularisation of rankers.
-    **settings
-        The settings of all systems: see `NeuralModel` and `TrainingArguments`.
     """
 
     name = "x_transformer"
     learned: ClassVar[Any] = XTransformerValues
-    fitted_: FittedXTransformer  # type: ignore[assignment]
+    fitted_: FittedXTransformer = field(init=False)  # type: ignore[assignment]
     recipes = make_recipes(Recipe(30, 128, 5e-3), 5e-5, hidden=1e-3, outputs=1e-3)
     has_own_loss = True
 
-    def __init__(
-        self,
-        *,
-        label_embeddings: tuple[LabelEmbedding, ...] = ("pifa-tfidf",),
-        n_clusters: Annotated[int, Between(0, 1 << 24)] = 0,
-        beam_size: Annotated[int, Between(1, 1 << 16)] = 10,
-        negatives: Negatives = "both",
-        C: Cost = 1.0,  # noqa: N803
-        **settings: Any,
-    ) -> None:
-        super().__init__(**settings)
-        self.label_embeddings = label_embeddings
-        self.n_clusters = n_clusters
-        self.beam_size = beam_size
-        self.negatives = negatives
-        self.C = C
+    label_embeddings: tuple[LabelEmbedding, ...] = ("pifa-tfidf",)
+    n_clusters: Annotated[int, Between(0, 1 << 24)] = 0
+    beam_size: Annotated[int, Between(1, 1 << 16)] = 10
+    negatives: Negatives = "both"
+    C: Cost = 1.0
 
     def _check_settings(self) -> None:
         super()._check_settings()
