@@ -474,7 +474,7 @@ def test_masks_in_fused_attention(tiny: Path, tmp_path: Path, capfd: pytest.Capt
     import torch
 
     source = find_source(f"{tiny}(pooling=mean)")
-    vectors = embed.Embedder(load_backbone(source.folder), source)
+    vectors = embed.Embedder(load_backbone(source.folder), source.pooling, source.normalize)
     ids = torch.randint(10, 30, (3, 8), generator=torch.Generator().manual_seed(0))
     mask = torch.tensor([[1] * 8, [1] * 5 + [0] * 3, [1] * 2 + [0] * 6])
     with torch.inference_mode():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treelabel.core.errors import TreelabelError
-from treelabel.encoders.onnx_sessions import DATA_LOCATION, EXTERNAL_DATA, INSIDE, open_session, refuse_external_data
+from treelabel.encoders.onnx_sessions import open_session, refuse_external_data
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -89,28 +89,6 @@ def test_they_are_found_in_every_place(place: str) -> None:
     found.ClearField("external_data")
     with pytest.raises(TreelabelError, match="takes weights from another file"):
         refuse_external_data(model.SerializeToString())
-
-
-def test_no_place_is_forgotten() -> None:
-    """The messages and fields are those through which onnx.proto reaches a tensor."""
-    tensor = onnx.TensorProto.DESCRIPTOR
-    assert {
-        field.name: field.number for field in tensor.fields if field.name in ("external_data", "data_location")
-    } == {
-        "external_data": EXTERNAL_DATA,
-        "data_location": DATA_LOCATION,
-    }
-    waiting, inside = [onnx.ModelProto.DESCRIPTOR], {}
-    while waiting:
-        message = waiting.pop()
-        parts = {field.number: field.message_type for field in message.fields if field.message_type is not None}
-        inside[message.name] = {number: each.name for number, each in parts.items()}
-        waiting += [each for each in parts.values() if each.name not in inside]
-    reaching = {"TensorProto"}
-    for _ in inside:
-        reaching |= {name for name, parts in inside.items() if reaching & set(parts.values())}
-    expected = {name: {number: each for number, each in inside[name].items() if each in reaching} for name in reaching}
-    assert expected == INSIDE
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_labels_see_their_names_and_their_place() -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_threshold_below_zero_keeps_the_text_as_it_is(mode: str) -> None:
     network, inputs, truth, loss = case(mode, threshold=-1.0, contrastive_weight=0.0)
-    vectors = network.vectors(*inputs)
+    vectors = network.text_vectors(inputs)
     torch.testing.assert_close(network.positive_vectors(inputs, truth[1]), vectors)
     plain = loss(network.logits(inputs), truth[0])
     torch.testing.assert_close(network.losses(inputs, truth, loss), 2 * plain)
@@ -291,7 +291,7 @@ def test_the_contrast_counts_for_every_document_and_has_a_temperature() -> None:
                 threshold=0.2, contrastive_weight=weight, contrastive_temperature=temperature
             )
             found.append(network.eval().losses(inputs, truth, loss))
-        text, positive = network.vectors(*inputs), network.positive_vectors(inputs, truth[1])
+        text, positive = network.text_vectors(inputs), network.positive_vectors(inputs, truth[1])
         contrast = nt_xent(network.projector(text), network.projector(positive), temperature)
         # Five labels: the weight is relative to a mean over them.
         torch.testing.assert_close(found[1] - found[0], (0.3 * 5 * contrast).expand(4), atol=1e-4, rtol=1e-4)

@@ -168,7 +168,7 @@ def test_only_the_shape_of_the_tree_matters() -> None:
     tree = coding_tree(STARS, 3)
     outputs = network(tree)
     order = torch.randperm(len(STARS), generator=torch.Generator().manual_seed(0))
-    exchanged = CodingTree((tree.parents[0][order.numpy()], *tree.parents[1:]), tree.edges)
+    exchanged = CodingTree((tree.parents[0][order.numpy()], *tree.parents[1:]))
     other = network(exchanged)
     other.load_state_dict(outputs.state_dict())
     with torch.no_grad():

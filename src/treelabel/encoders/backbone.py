@@ -10,7 +10,6 @@ import torch
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from torch import Tensor
-from torch.nn import functional
 
 from treelabel.core.errors import TreelabelError
 from treelabel.encoders.registry import Pooling
@@ -83,32 +82,6 @@ def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
         weights = there.to(hidden.dtype)
         return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1.0)
     return hidden.masked_fill(there == 0, torch.finfo(hidden.dtype).min).amax(1)
-
-
-def text_vectors(backbone: Any, ids: Tensor, mask: Tensor | None, pooling: Pooling, normalize: bool) -> Tensor:
-    """Run a transformer on token ids and pool its hidden states.
-
-    Parameters
-    ----------
-    backbone
-        What `load_backbone` returned.
-    ids
-        Token ids, n × length.
-    mask
-        n × length; without a mask, nothing is padding.
-    pooling
-        See `pool`.
-    normalize
-        Whether vectors are scaled to length 1.
-
-    Returns
-    -------
-    Tensor
-        n × width.
-    """
-    hidden = backbone(input_ids=ids, attention_mask=mask).last_hidden_state
-    vectors = pool(hidden, torch.ones_like(ids) if mask is None else mask, pooling)
-    return functional.normalize(vectors, dim=1) if normalize else vectors
 
 
 @contextmanager

@@ -9,16 +9,17 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.nn import functional
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import with_settings
 from treelabel.core.strings import require_column
 from treelabel.core.types import FloatArray
 from treelabel.encoders import onnx_export
-from treelabel.encoders.backbone import load_backbone, load_tokenizer, text_vectors
+from treelabel.encoders.backbone import load_backbone, load_tokenizer, pool
 from treelabel.encoders.files import Files, cache_folder
 from treelabel.encoders.onnx_sessions import open_session, run_graph
-from treelabel.encoders.registry import Source, read_spec, require_settings, source_of
+from treelabel.encoders.registry import Pooling, Source, read_spec, require_settings, source_of
 from treelabel.encoders.tokens import Tokens, first_tokens, token_batches
 
 Runtime = Literal["auto", "torch", "onnx", "int8"]
@@ -113,7 +114,7 @@ class TransformerEncoder:
     def _by_torch(self) -> Embed:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         backbone = load_backbone(self.source.folder)
-        embedder = Embedder(backbone, self.source).to(device).eval()
+        embedder = Embedder(backbone, self.source.pooling, self.source.normalize).to(device).eval()
         padding = int(getattr(backbone.config, "pad_token_id", None) or 0)
 
         def embed(ids: list[list[int]]) -> FloatArray:
@@ -155,9 +156,9 @@ class TransformerEncoder:
 class Embedder(nn.Module):
     """A transformer and its pooling as one module: token ids (n × length) to vectors (n × width)."""
 
-    def __init__(self, backbone: Any, source: Source) -> None:
+    def __init__(self, backbone: Any, pooling: Pooling, normalize: bool) -> None:
         super().__init__()
-        self.backbone, self.pooling, self.normalize = backbone, source.pooling, source.normalize
+        self.backbone, self.pooling, self.normalize = backbone, pooling, normalize
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Run the transformer and pool its hidden states.
@@ -174,7 +175,10 @@ class Embedder(nn.Module):
         Tensor
             n × width.
         """
-        return text_vectors(self.backbone, input_ids, attention_mask, self.pooling, self.normalize)
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        hidden = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        vectors = pool(hidden, mask, self.pooling)
+        return functional.normalize(vectors, dim=1) if self.normalize else vectors
 
 
 def export_encoder(source: Source, file: Path) -> None:
@@ -189,4 +193,5 @@ def export_encoder(source: Source, file: Path) -> None:
     """
     backbone = load_backbone(source.folder)
     names = ("vectors", f"{source.folder}: the encoder")
-    onnx_export.export_checked(Embedder(backbone, source), backbone, source.max_length, file, names)
+    embedder = Embedder(backbone, source.pooling, source.normalize)
+    onnx_export.export_checked(embedder, backbone, source.max_length, file, names)

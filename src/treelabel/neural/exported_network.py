@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from treelabel.core.array_schema import Arrays
 from treelabel.core.errors import TreelabelError
@@ -13,6 +13,7 @@ from treelabel.encoders.tokens import first_tokens
 from treelabel.neural.network_schema import GRAPH, TOKENIZER
 from treelabel.neural.objective import Objective
 from treelabel.scores.score_matrix import Scores
+from treelabel.selection.evidence import Stage
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -29,6 +30,7 @@ class ExportedNetwork:
     runtime: Literal["onnx", "int8"]
     epoch_losses: tuple[float, ...]
     _session: Any = field(init=False)
+    stages: ClassVar[tuple[Stage, ...]] = ()
 
     def __post_init__(self) -> None:
         # Opened at once, so that a damaged graph is refused when it is loaded.

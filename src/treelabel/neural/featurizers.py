@@ -16,11 +16,13 @@ from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.encoders.cached_encoder import CachedEncoder
+from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import Pooling, encoder_note, find_encoder, same_encoder
 from treelabel.encoders.token_states import StateEncoder, TokenStates
 from treelabel.encoders.tokens import Tokens, token_batches
 from treelabel.encoders.transformer import TransformerEncoder
 from treelabel.neural.network_schema import CONFIG, TOKENIZER
+from treelabel.neural.objective import portions_of
 from treelabel.text.lsa import Lsa
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Tfidf
@@ -65,9 +67,18 @@ class KnownVectors:
         """Return the rows of some documents."""
         return (self.values[torch.from_numpy(rows)],)
 
+    def select(self, rows: LongArray) -> "KnownVectors":
+        """Return the vectors of some documents."""
+        return KnownVectors(*self.batch(rows))
+
 
 class TextFeaturizer(ABC):
-    """Turns texts into the inputs of a network, and saves what that takes."""
+    """Turns texts into the inputs of a network, and saves what that takes.
+
+    `pooling` is how the hidden states of a text become one vector.
+    """
+
+    pooling: Pooling
 
     @abstractmethod
     def inputs(self, texts: Strings, progress: bool | None = None) -> Inputs:
@@ -96,10 +107,6 @@ class TextFeaturizer(ABC):
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return what is saved: values for JSON, and arrays."""
 
-    @abstractmethod
-    def write_files(self, backbone: Any, folder: Path) -> None:
-        """Write what is too large for JSON and arrays."""
-
 
 @dataclass(frozen=True, eq=False)
 class FrozenFeaturizer(TextFeaturizer):
@@ -107,6 +114,7 @@ class FrozenFeaturizer(TextFeaturizer):
 
     encoder: CachedEncoder
     lsa: Lsa | None = None
+    pooling = "mean"
 
     @classmethod
     def fit(cls, encoder: Any, texts: Strings, lsa_components: int, seed: int) -> "FrozenFeaturizer":
@@ -131,8 +139,7 @@ class FrozenFeaturizer(TextFeaturizer):
 
     def batches(self, inputs: Inputs) -> list[LongArray]:
         """Split documents in their own order."""
-        count = len(inputs.lengths)
-        return [np.arange(start, min(start + ROWS_AT_ONCE, count)) for start in range(0, count, ROWS_AT_ONCE)]
+        return portions_of(len(inputs.lengths), ROWS_AT_ONCE)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the encoder's name and fingerprint, and tf-idf."""
@@ -142,9 +149,6 @@ class FrozenFeaturizer(TextFeaturizer):
         shape = self.lsa.tfidf.shape
         values["ngrams"] = {"ngram_range": shape.ngram_range, "n_features": shape.n_features}
         return values, {**self.lsa.tfidf.arrays(), "lsa": self.lsa.vectors.astype(np.float16)}
-
-    def write_files(self, backbone: Any, folder: Path) -> None:
-        """Write nothing: the encoder is found by its name."""
 
     @classmethod
     def restore(cls, encoder: Any, values: Mapping[str, Any], arrays: Arrays) -> "FrozenFeaturizer":
@@ -161,17 +165,12 @@ class StatesFeaturizer(TextFeaturizer):
     """Cached token states of a frozen encoder."""
 
     encoder: StateEncoder
+    pooling: Pooling
 
     @classmethod
-    def of(cls, encoder: Any) -> "StatesFeaturizer":
-        """Find the encoder by its name, its folder, or as an object."""
-        return cls(StateEncoder(find_encoder(encoder)))
-
-    @property
-    def pooling(self) -> Pooling:
-        """How the encoder itself pools its states; the mean for one that has no token states."""
-        encoder = self.encoder.encoder
-        return encoder.source.pooling if isinstance(encoder, TransformerEncoder) else "mean"
+    def of(cls, encoder: Encoder) -> "StatesFeaturizer":
+        """Take the states of an encoder, and its own pooling; the mean for one that has no token states."""
+        return cls(StateEncoder(encoder), encoder.source.pooling if isinstance(encoder, TransformerEncoder) else "mean")
 
     def inputs(self, texts: Strings, progress: bool | None = None) -> TokenStates:
         """Return the token states of texts."""
@@ -189,14 +188,6 @@ class StatesFeaturizer(TextFeaturizer):
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the encoder's name and fingerprint."""
         return {"encoder": encoder_note(self.encoder.encoder), "ngrams": None}, {}
-
-    def write_files(self, backbone: Any, folder: Path) -> None:
-        """Write nothing: the encoder is found by its name."""
-
-    @classmethod
-    def restore(cls, encoder: Any, values: Mapping[str, Any]) -> "StatesFeaturizer":
-        """Restore what `state` returned; without an encoder among the settings, by the one that was recorded."""
-        return cls(StateEncoder(same_encoder(encoder, values["encoder"])))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,9 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.encoders.backbone import load_backbone, load_tokenizer
 from treelabel.encoders.onnx_export import export_checked, quantise
+from treelabel.encoders.registry import same_encoder
 from treelabel.encoders.token_states import TokenStates
-from treelabel.encoders.transformer import TransformerEncoder
+from treelabel.encoders.transformer import Embedder, TransformerEncoder
 from treelabel.models.extreme.label_tree import LabelTree
 from treelabel.models.persistence.schema import require_width
 from treelabel.neural.exported_network import ExportedNetwork
@@ -59,11 +60,6 @@ class FittedNetwork:
     has_file: bool
     stages: tuple[Stage, ...] = ()
 
-    @property
-    def stopped(self) -> bool:
-        """Whether a stage of training was ended early; unknown of a network that was loaded."""
-        return any(stage.stopped for stage in self.stages)
-
     def score(self, texts: Strings, top: int | None = None) -> Scores:
         """Score texts, some thousands at a time.
 
@@ -87,10 +83,20 @@ class FittedNetwork:
         return Scores.concat(self.objective.hierarchy, parts)
 
     def export(self, runtime: Literal["onnx", "int8"]) -> ExportedNetwork:
-        """Return the same network as an ONNX graph."""
+        """Return the same network as an ONNX graph, which is compared with torch before it is trusted."""
+        embedder, scale, tokenizer, max_length = embedder_of(self.network, self.featurizer)
         loss = self.objective.spec.build()
-        graph, tokenizer, length = export_graph(self.network, self.featurizer, loss, self.temperature, runtime)
-        return ExportedNetwork(self.objective, tokenizer, length, graph, runtime, self.epoch_losses)
+        module = TextToProbabilities(embedder, scale, self.network.outputs, self.temperature, loss)
+        with tempfile.TemporaryDirectory() as folder:
+            file, int8 = Path(folder) / "model.onnx", Path(folder) / "int8.onnx"
+            export_checked(module, embedder.backbone, max_length, file, ("probabilities", "the model"))
+            if runtime == "int8":
+                quantise(file, int8)
+            graph = (int8 if runtime == "int8" else file).read_bytes()
+        # A copy: saving the trained model turns truncation off in its own.
+        truncating = Tokenizer.from_str(tokenizer.to_str())
+        truncating.enable_truncation(max_length)
+        return ExportedNetwork(self.objective, truncating, max_length, graph, runtime, self.epoch_losses)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return what is saved: values for JSON, and arrays."""
@@ -111,7 +117,8 @@ class FittedNetwork:
         """Write what is too large for JSON and arrays."""
         if self._in_file:
             write_weights(self.network, folder)
-        self.featurizer.write_files(self.network.backbone, folder)
+        if isinstance(self.featurizer, TokenFeaturizer):
+            self.featurizer.write_files(self.network.backbone, folder)
 
     @property
     def _in_file(self) -> bool:
@@ -136,21 +143,22 @@ class FittedNetwork:
         """
         values, arrays = stored
         featurizer: TextFeaturizer
-        tree = LabelTree.of(arrays) if "tree_labels" in arrays else None
-        spec = NetworkSpec(objective, 0, None, "mean", 0.0, model.hidden_size, tree=tree)
         is_frozen = model.trained_part == "head"
         if not is_frozen:
             featurizer = TokenFeaturizer.restore(values["featurizer"], folder)
-            spec = replace(spec, pooling=featurizer.pooling)
         elif model.takes_states:
-            featurizer = StatesFeaturizer.restore(model.encoder_spec, values["featurizer"])
-            spec = replace(spec, pooling=featurizer.pooling)
+            featurizer = StatesFeaturizer.of(same_encoder(model.encoder_spec, values["featurizer"]["encoder"]))
         else:
             featurizer = FrozenFeaturizer.restore(model.encoder_spec, values["featurizer"], arrays)
-        weights = read_weights(folder) if model.has_file or not is_frozen else _weights_among(arrays)
-        config = None if is_frozen else read_config(folder, weights)
-        width = int(values["featurizer"].get("width", _width_of(weights)))
-        network = restore_network(model, replace(spec, width=width), weights, config)
+        if model.has_file or not is_frozen:
+            weights = read_weights(folder)
+        else:
+            weights = {name: torch.from_numpy(array) for name, array in arrays.items() if name.startswith("outputs.")}
+        first = weights.get("outputs.hidden.weight", weights.get("outputs.linear.weight"))
+        width = int(values["featurizer"].get("width", 0 if first is None or first.ndim != 2 else first.shape[1]))
+        tree = LabelTree.of(arrays) if "tree_labels" in arrays else None
+        spec = NetworkSpec(objective, width, None, featurizer.pooling, 0.0, model.hidden_size, tree=tree)
+        network = restore_network(model, spec, weights, None if is_frozen else read_config(folder, weights))
         if isinstance(featurizer, TokenFeaturizer):
             verify_tokenizer(featurizer, network.backbone)
             verify_backbone(network.eval().backbone)
@@ -177,81 +185,48 @@ def restore_network(
     return network
 
 
-def _weights_among(arrays: Arrays) -> dict[str, Tensor]:
-    """Return the arrays that are weights of outputs."""
-    return {name: torch.from_numpy(array) for name, array in arrays.items() if name.startswith("outputs.")}
-
-
-def _width_of(weights: Mapping[str, Tensor]) -> int:
-    """Return the width of what outputs see, 0 where they have no matrix."""
-    first = weights.get("outputs.hidden.weight", weights.get("outputs.linear.weight"))
-    return 0 if first is None or first.ndim != 2 else int(first.shape[1])
-
-
 class TextToProbabilities(nn.Module):
     """The probabilities of all nodes (n × nodes) from token ids (n × length) without padding.
 
     Parameters
     ----------
-    network
-        A network with a backbone.
+    embedder
+        From token ids to vectors, which are multiplied by `scale`.
+    outputs
+        From vectors to logits, which are divided by `temperature`.
     loss
         Turns logits into probabilities.
-    temperature
-        Logits are divided by it.
-    scale
-        Vectors of the backbone are multiplied by it.
     """
 
-    def __init__(self, network: Network, loss: Loss, temperature: float, scale: float) -> None:
+    def __init__(self, embedder: Embedder, scale: float, outputs: nn.Module, temperature: float, loss: Loss) -> None:
         super().__init__()
-        self.network, self.loss, self.temperature, self.scale = network, loss, temperature, scale
+        self.embedder, self.outputs, self.loss = embedder, outputs, loss
+        self.scale, self.temperature = scale, temperature
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """Return probabilities."""
-        vectors = self.network.vectors(input_ids, torch.ones_like(input_ids))
-        return self.loss.probabilities(self.network.outputs(self.scale * vectors) / self.temperature)
+        vectors = self.embedder(input_ids, torch.ones_like(input_ids))
+        return self.loss.probabilities(self.outputs(self.scale * vectors) / self.temperature)
 
 
-def network_from_tokens(network: Network, featurizer: TextFeaturizer) -> tuple[Network, float, Tokenizer, int]:
-    """Return the network that starts at token ids, which frozen embeddings have been computed outside of.
+def embedder_of(network: Network, featurizer: TextFeaturizer) -> tuple[Embedder, float, Tokenizer, int]:
+    """Return what makes vectors of token ids, also where a frozen encoder has computed them outside of the network.
 
-    Also the scale of the backbone's vectors, the tokenizer, and the longest text in tokens.
+    Also the scale of the vectors, the tokenizer, and the longest text in tokens.
     """
     if type(network) is not Network:
         raise TreelabelError("a model that decides level by level is no graph from tokens to probabilities")
     if isinstance(featurizer, TokenFeaturizer):
-        return network, 1.0, featurizer.tokenizer, featurizer.max_length
+        embedder = Embedder(network.backbone, network.pooling, normalize=False)
+        return embedder, 1.0, featurizer.tokenizer, featurizer.max_length
     assert isinstance(featurizer, FrozenFeaturizer | StatesFeaturizer)
     encoder: Any = featurizer.encoder.encoder
+    takes_vectors = isinstance(featurizer, FrozenFeaturizer)
     has_tfidf = isinstance(featurizer, FrozenFeaturizer) and featurizer.lsa is not None
     if has_tfidf or not isinstance(encoder, TransformerEncoder):
         what = "tf-idf" if has_tfidf else f"the encoder {encoder.name}"
         raise TreelabelError(f"a model with {what} is no graph of one transformer; export one without")
-    source, takes_vectors = encoder.source, isinstance(featurizer, FrozenFeaturizer)
+    source = encoder.source
     pooling = source.pooling if takes_vectors else network.pooling
-    whole = Network(load_backbone(source.folder), pooling, network.outputs, normalize=takes_vectors)
-    scale = VECTOR_LENGTH if takes_vectors else 1.0
-    return whole, scale, load_tokenizer(source.folder), source.max_length
-
-
-def export_graph(
-    network: Network, featurizer: TextFeaturizer, loss: Loss, temperature: float, runtime: Literal["onnx", "int8"]
-) -> tuple[bytes, Tokenizer, int]:
-    """Return a trained network as the content of an ONNX file, the tokenizer of its texts and their longest length.
-
-    The graph is compared with torch before it is trusted; the runtime "int8" quantises it.
-    """
-    whole, scale, tokenizer, max_length = network_from_tokens(network, featurizer)
-    module = TextToProbabilities(whole, loss, temperature, scale).eval()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.onnx"
-        export_checked(module, whole.backbone, max_length, file, ("probabilities", "the model"))
-        if runtime == "int8":
-            quantise(file, Path(folder) / "int8.onnx")
-            file = Path(folder) / "int8.onnx"
-        graph = file.read_bytes()
-    # A copy: saving the trained model turns truncation off in its own.
-    truncating = Tokenizer.from_str(tokenizer.to_str())
-    truncating.enable_truncation(max_length)
-    return graph, truncating, max_length
+    embedder = Embedder(load_backbone(source.folder), pooling, normalize=takes_vectors)
+    return embedder, VECTOR_LENGTH if takes_vectors else 1.0, load_tokenizer(source.folder), source.max_length

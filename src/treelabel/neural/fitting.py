@@ -9,21 +9,20 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
-from treelabel.encoders.registry import Pooling, find_encoder
-from treelabel.encoders.token_states import TokenStates
+from treelabel.encoders.registry import find_encoder
 from treelabel.hierarchy.labelled_texts import stop_nodes
 from treelabel.models.base import Training
 from treelabel.models.descriptions import name_words
 from treelabel.neural.backbones import new_backbone, prepare_backbone, without_lora
-from treelabel.neural.featurizers import FrozenFeaturizer, Inputs, KnownVectors, StatesFeaturizer, TextFeaturizer
+from treelabel.neural.featurizers import FrozenFeaturizer, Inputs, StatesFeaturizer, TextFeaturizer
 from treelabel.neural.fitted_network import FittedNetwork
 from treelabel.neural.hardware import faster_in_bf16, supports_bf16, threads_for
 from treelabel.neural.network import DROPOUT, Network, NetworkSpec
@@ -113,24 +112,17 @@ def run_fingerprint(model: NetworkSettings, train: Training) -> str:
 def fit_head(model: NetworkSettings, train: Training, objective: Objective) -> Fitted:
     """Train a network over a frozen encoder: on a part to find the best epoch, then on all for as many epochs."""
     featurizer = new_frozen_featurizer(model, train.texts)
-    rows, held_out = split_validation(model, train)
     inputs = featurizer.inputs(train.texts, train.progress)
     run = new_run(model, train)
-    pooling = featurizer.pooling if isinstance(featurizer, StatesFeaturizer) else "mean"
-    spec = new_spec(model, train, objective, inputs.width, pooling)
-    if model.needs_names:
-        spec = replace(spec, name_vectors=name_vectors(spec, featurizer))
-
+    spec = new_spec(model, train, objective, featurizer, inputs.width)
     torch.manual_seed(model.seed)
     network = model.make_network(spec)
     # Made once, since some networks learn from the hierarchy when they are made.
     untrained, random = deepcopy(network), torch.get_rng_state()
-    seen = train[rows] if model.only_seen else None
-    validation = ValidationSet.of(held_out, featurizer, objective, model.seed, seen)
-    if validation is None:
-        rows = np.arange(len(train))
+    rows, validation = new_validation(model, train, featurizer, objective)
+    shown = inputs if len(rows) == len(train) else inputs.select(rows)
     begun = time.monotonic()
-    states = train_network(network, select_inputs(inputs, rows), run, objective, train[rows], validation)
+    states = train_network(network, shown, run, objective, train[rows], validation)
     held = None if validation is None else validation.score(network, states[-1].temperature)
     stages, cut = report_stages("texts", network, run, states), any(state.stopped for state in states)
     epochs = [int(np.argmin(each.epoch_losses)) + 1 for each in states]
@@ -156,17 +148,12 @@ def has_time(states: Sequence[TrainState], epochs: Sequence[int], begun: float, 
 
 def fine_tune(model: NetworkSettings, train: Training, objective: Objective) -> Fitted:
     """Train the backbone, or what is not frozen of it, with the outputs, and keep the best epoch."""
-    rows, held_out = split_validation(model, train)
     featurizer, backbone = new_backbone(model, train.texts)
-    spec = new_spec(model, train, objective, int(backbone.config.hidden_size), featurizer.pooling)
-    spec = replace(spec, backbone=backbone)
-    if model.needs_names:
-        spec = replace(spec, name_vectors=name_vectors(spec, featurizer))
+    spec = new_spec(model, train, objective, featurizer, int(backbone.config.hidden_size), backbone)
     network = model.make_network(replace(spec, backbone=prepare_backbone(model, backbone)))
     run = new_run(model, train)
-    seen = train[rows] if model.only_seen else None
-    validation = ValidationSet.of(held_out, featurizer, objective, model.seed, seen)
-    shown = train if validation is None else train[rows]
+    rows, validation = new_validation(model, train, featurizer, objective)
+    shown = train[rows]
     inputs = featurizer.inputs(shown.texts)
     if run.arguments.precision == "auto" and supports_bf16(network):
         sample = inputs.batch(np.arange(min(2, len(shown))))
@@ -185,35 +172,26 @@ def new_frozen_featurizer(model: NetworkSettings, texts: Strings) -> FrozenFeatu
     """Find the frozen encoder, and fit tf-idf to training texts where it is asked for."""
     encoder = model.choose_encoder()
     if model.takes_states:
-        return StatesFeaturizer.of(encoder)
+        return StatesFeaturizer.of(find_encoder(encoder))
     return FrozenFeaturizer.fit(encoder, texts, model.tfidf_columns, model.seed)
 
 
 def new_spec(
-    model: NetworkSettings, train: Training, objective: Objective, width: int, pooling: Pooling
+    model: NetworkSettings,
+    train: Training,
+    objective: Objective,
+    featurizer: TextFeaturizer,
+    width: int,
+    backbone: Any = None,
 ) -> NetworkSpec:
-    """Return the parts of a network, without a backbone; over a frozen encoder there is no dropout unless asked for."""
+    """Return the parts of a network; over a frozen encoder there is no dropout unless asked for."""
     usual = 0.0 if model.trained_part == "head" else DROPOUT
     dropout = usual if model.dropout is None else model.dropout
-    tree = model.make_label_tree(train)
-    return NetworkSpec(
-        objective, width, None, pooling, dropout, model.hidden_size, tree=tree, stop=train.stop, progress=train.progress
-    )
-
-
-def name_vectors(spec: NetworkSpec, featurizer: TextFeaturizer) -> tuple[Tensor, ...]:
-    """Return the vectors of the pieces of each label's name, in the order of nodes."""
-    names = [name_words(name) for name in spec.hierarchy.names]
-    return featurizer.name_vectors(names, spec.backbone, spec.progress)
-
-
-def select_inputs(inputs: KnownVectors | TokenStates, rows: LongArray) -> KnownVectors | TokenStates:
-    """Return what a network takes of some documents."""
-    if len(rows) == len(inputs.lengths):
-        return inputs
-    if isinstance(inputs, KnownVectors):
-        return KnownVectors(inputs.values[torch.from_numpy(rows)])
-    return inputs.select(rows)
+    names = [name_words(name) for name in objective.change.new.names] if model.needs_names else None
+    vectors = None if names is None else featurizer.name_vectors(names, backbone, train.progress)
+    tree, pooling = model.make_label_tree(train), featurizer.pooling
+    parts = (objective, width, backbone, pooling, dropout, model.hidden_size, vectors, tree)
+    return NetworkSpec(*parts, train.stop, train.progress)
 
 
 def train_network(
@@ -321,6 +299,16 @@ def split_validation(model: NetworkSettings, train: Training) -> tuple[LongArray
         return everything, None
     held = hold_out(len(train), count, model.seed, train.groups)
     return np.setdiff1d(everything, held), train[held]
+
+
+def new_validation(
+    model: NetworkSettings, train: Training, featurizer: TextFeaturizer, objective: Objective
+) -> tuple[LongArray, ValidationSet | None]:
+    """Return the documents to train on, and those that find the best epoch; if there are none, all are trained on."""
+    rows, held_out = split_validation(model, train)
+    seen = train[rows] if model.only_seen else None
+    validation = ValidationSet.of(held_out, featurizer, objective, model.seed, seen)
+    return np.arange(len(train)) if validation is None else rows, validation
 
 
 @contextmanager

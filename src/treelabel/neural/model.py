@@ -89,6 +89,10 @@ class NeuralModel(NetworkSettings):
         values, arrays = self.__dict__.pop("_stored")
         objective = Objective.restore(values["loss"], self.hierarchy_, arrays, self.loss_params)
         with require_extra("neural", f"the model {self.name}"):
+            if "runtime" in values:
+                # Of `Neural` alone: `learned` of others has none.
+                self.fitted_ = ExportedNetwork.restore(objective, values, folder)  # type: ignore[assignment]
+                return
             from treelabel.neural.fitted_network import FittedNetwork
 
             self.fitted_ = FittedNetwork.restore(self, objective, (values, arrays), folder)
@@ -172,19 +176,6 @@ class Neural(NeuralModel):
 
         outputs = LinearOutputs(spec.width, spec.outputs, spec.hidden_size, spec.dropout)
         return Network(spec.backbone, spec.pooling, outputs)
-
-    def _stages(self) -> Sequence[Stage]:
-        return () if isinstance(self.fitted_, ExportedNetwork) else self.fitted_.stages
-
-    def _read_files(self, folder: Path) -> None:
-        values, arrays = self._stored
-        if "runtime" not in values:
-            super()._read_files(folder)
-            return
-        del self._stored
-        objective = Objective.restore(values["loss"], self.hierarchy_, arrays, self.loss_params)
-        with require_extra("neural", f"the model {self.name}"):
-            self.fitted_ = ExportedNetwork.restore(objective, values, folder)
 
 
 # The settings that an exported model keeps of the one that it was made of.

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from treelabel.calibration.likelihood import fit_temperature
 from treelabel.core.array_schema import Arrays
@@ -119,13 +118,11 @@ class Network(nn.Module):
         How the hidden states of a text become one vector.
     outputs
         From vectors to logits.
-    normalize
-        Whether vectors are scaled to length 1.
     """
 
-    def __init__(self, backbone: Any, pooling: Pooling, outputs: Any, normalize: bool = False) -> None:
+    def __init__(self, backbone: Any, pooling: Pooling, outputs: Any) -> None:
         super().__init__()
-        self.backbone, self.pooling, self.outputs, self.normalize = backbone, pooling, outputs, normalize
+        self.backbone, self.pooling, self.outputs = backbone, pooling, outputs
         # How far those stages came that are over when the network is made.
         self.stages_before: tuple[Stage, ...] = ()
 
@@ -133,30 +130,11 @@ class Network(nn.Module):
         """Return the hidden states (n × length × width) and the mask (n × length) of (ids, mask) or (states, mask)."""
         if self.backbone is None:
             return inputs[0], inputs[1]
-        ids, mask = inputs
-        return self.backbone(input_ids=ids, attention_mask=mask).last_hidden_state, mask
-
-    def vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Return one vector per text.
-
-        Parameters
-        ----------
-        ids
-            Token ids, n × length; without a backbone, token states, n × length × width.
-        mask
-            n × length, 1 where there is a token.
-
-        Returns
-        -------
-        Tensor
-            n × width.
-        """
-        result = pool(*self.token_states((ids, mask)), self.pooling)
-        return functional.normalize(result, dim=1) if self.normalize else result
+        return self.backbone(input_ids=inputs[0], attention_mask=inputs[1]).last_hidden_state, inputs[1]
 
     def text_vectors(self, inputs: Sequence[Tensor]) -> Tensor:
         """Return one vector per text, of (ids, mask), of (states, mask), or of (vectors,): n × width."""
-        return inputs[0] if len(inputs) == 1 else self.vectors(*inputs)
+        return inputs[0] if len(inputs) == 1 else pool(*self.token_states(inputs), self.pooling)
 
     def logits(self, inputs: Sequence[Tensor]) -> Tensor:
         """Return the logits of (ids, mask), of (states, mask), or of (vectors,)."""
@@ -287,7 +265,7 @@ class Network(nn.Module):
 
     def for_scoring(self) -> "Network":
         """Return the network that scores when training is over, which is a graph from vectors to logits."""
-        return Network(self.backbone, self.pooling, self.outputs, self.normalize)
+        return Network(self.backbone, self.pooling, self.outputs)
 
 
 def compute_logits(network: Network, batches: Sequence[LongArray], inputs: Inputs, outputs: int) -> DoubleArray:

@@ -7,8 +7,8 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.validation import AnyFloat, Between
 from treelabel.encoders.registry import Pooling
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, Ngrams, require_inner, tfidf_arrays
-from treelabel.neural.objective import objective_arrays
+from treelabel.models.persistence.schema import MOST_DIMENSION, EncoderNote, Ngrams, tfidf_arrays
+from treelabel.neural.objective import with_objective
 
 WEIGHTS, CONFIG, TOKENIZER, GRAPH = "weights.safetensors", "encoder.json", "tokenizer.json", "model.onnx"
 Length = Annotated[int, Between(1, 1 << 20)]
@@ -64,35 +64,25 @@ def saved_schema(hierarchy: Hierarchy, values: dict[str, Any], hidden: bool | No
     Schema
         What the folder has to hold.
     """
-    nodes = len(hierarchy)
-    sizes, most = {"nodes": nodes}, {"stop_nodes": nodes}
-    relations = (lambda arrays: require_inner(hierarchy, arrays["stop_nodes"]),)
+    featurizer = values.get("featurizer", {})
     if "runtime" in values:
-        return Schema(objective_arrays(), (), sizes, most, relations, (GRAPH, TOKENIZER))
-    if "encoder" not in values["featurizer"]:
-        return Schema(objective_arrays(), (), sizes, most, relations, (WEIGHTS, CONFIG, TOKENIZER))
+        return with_objective(Schema(files=(GRAPH, TOKENIZER)), hierarchy)
+    if "encoder" not in featurizer:
+        return with_objective(Schema(files=(WEIGHTS, CONFIG, TOKENIZER)), hierarchy)
     if hidden is None:
-        if values["featurizer"]["ngrams"] is not None or "width" not in values["featurizer"]:
+        if featurizer["ngrams"] is not None or "width" not in featurizer:
             raise TreelabelError("expected the width of the encoder's vectors, and no n-grams beside them")
-        return Schema(objective_arrays(), (), sizes, most, relations, (WEIGHTS,))
-    arrays = {**objective_arrays(), **_outputs(hidden)}
-    most |= {"outputs": 2 * nodes, "inputs": 2 * MOST_DIMENSION, "hidden": MOST_DIMENSION}
-    if values["featurizer"]["ngrams"] is not None:
-        arrays |= {**tfidf_arrays(), "lsa": Array("float16", ("width", "columns"))}
-        sizes["buckets"] = values["featurizer"]["ngrams"]["n_features"]
-        most |= {"width": sizes["buckets"], "columns": MOST_DIMENSION}
-    return Schema(arrays, (), sizes, most, relations)
-
-
-def _outputs(hidden: bool) -> dict[str, Array]:
-    """Declare the outputs, over a hidden layer if there is one."""
-    outputs = {
+        return with_objective(Schema(files=(WEIGHTS,)), hierarchy)
+    arrays = {
         "outputs.linear.weight": Array("float32", ("outputs", "hidden" if hidden else "inputs")),
         "outputs.linear.bias": Array("float32", ("outputs",)),
     }
-    if not hidden:
-        return outputs
-    return outputs | {
-        "outputs.hidden.weight": Array("float32", ("hidden", "inputs")),
-        "outputs.hidden.bias": Array("float32", ("hidden",)),
-    }
+    if hidden:
+        arrays["outputs.hidden.weight"] = Array("float32", ("hidden", "inputs"))
+        arrays["outputs.hidden.bias"] = Array("float32", ("hidden",))
+    sizes, most = {}, {"outputs": 2 * len(hierarchy), "inputs": 2 * MOST_DIMENSION, "hidden": MOST_DIMENSION}
+    if featurizer["ngrams"] is not None:
+        arrays |= {**tfidf_arrays(), "lsa": Array("float16", ("width", "columns"))}
+        sizes["buckets"] = featurizer["ngrams"]["n_features"]
+        most |= {"width": sizes["buckets"], "columns": MOST_DIMENSION}
+    return with_objective(Schema(arrays, (), sizes, most), hierarchy)

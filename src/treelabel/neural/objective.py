@@ -1,18 +1,19 @@
 """The objective of a model trained with a loss of LOSSES: the loss that suits the labels, and its stop nodes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treelabel.core.array_schema import Array, Arrays, indices
+from treelabel.core.array_schema import Array, Arrays, Schema, indices
 from treelabel.core.bounded_memory import MANY_NODES
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Change, Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
+from treelabel.models.persistence.schema import require_inner
 from treelabel.neural.losses.registry import LOSSES, LossSpec
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.training import Training
@@ -95,7 +96,7 @@ class Objective:
         return cls(name, hierarchy, arrays["stop_nodes"], arrays["frequencies"], loss_params)
 
     def arrays(self) -> dict[str, Any]:
-        """Return what is saved with the name of the loss: see `objective_arrays`."""
+        """Return what is saved with the name of the loss: see `with_objective`."""
         return {"stop_nodes": self.stop_nodes, "frequencies": self.frequencies}
 
     @cached_property
@@ -185,12 +186,30 @@ def portions_of(documents: int, step: int = DOCUMENTS_AT_ONCE) -> list[LongArray
     return [np.arange(low, min(low + step, documents)) for low in range(0, documents, step)]
 
 
-def objective_arrays() -> dict[str, Array]:
-    """Declare the arrays of an objective: its stop nodes, and the frequencies of all nodes and of these."""
-    return {
-        "stop_nodes": indices("stop_nodes", "nodes", rising=True),
-        "frequencies": Array("int64", ("nodes + stop_nodes",), 0),
-    }
+def with_objective(schema: Schema, hierarchy: Hierarchy) -> Schema:
+    """Declare the arrays of an objective alongside others: its stop nodes, and the frequencies of all nodes and these.
+
+    Parameters
+    ----------
+    schema
+        What a model has besides.
+    hierarchy
+        The hierarchy of the labels.
+
+    Returns
+    -------
+    Schema
+        What the folder has to hold.
+    """
+    nodes, stop_nodes = len(hierarchy), indices("stop_nodes", "nodes", rising=True)
+    frequencies = Array("int64", ("nodes + stop_nodes",), 0)
+    return replace(
+        schema,
+        arrays={"stop_nodes": stop_nodes, "frequencies": frequencies, **schema.arrays},
+        sizes={"nodes": nodes, **schema.sizes},
+        most={"stop_nodes": nodes, **schema.most},
+        relations=(lambda arrays: require_inner(hierarchy, arrays["stop_nodes"]), *schema.relations),
+    )
 
 
 def checked_params(loss_params: Any) -> Mapping[str, float]:

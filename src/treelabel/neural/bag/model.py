@@ -13,7 +13,7 @@ from treelabel.core.strings import Strings
 from treelabel.core.validation import AnyFloat, Between
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
-from treelabel.models.persistence.schema import MOST_DIMENSION, require_inner, tfidf_arrays
+from treelabel.models.persistence.schema import MOST_DIMENSION, tfidf_arrays
 from treelabel.models.settings import Count, LearningRate, NgramRange, Passes, PowerOfTwoBuckets, Seed, Width
 from treelabel.neural.bag.features import fit_tfidf, ngram_rows
 from treelabel.neural.bag.learner import (
@@ -28,7 +28,7 @@ from treelabel.neural.bag.learner import (
 from treelabel.neural.bag.sgd import BagWeights
 from treelabel.neural.bag.word_vectors import read_vectors
 from treelabel.neural.losses.registry import LOSSES
-from treelabel.neural.objective import Objective, checked_params, objective_arrays
+from treelabel.neural.objective import Objective, checked_params, with_objective
 from treelabel.scores.score_matrix import Scores
 from treelabel.text.ngrams import LARGEST_N, NgramShape
 from treelabel.text.tfidf import Tfidf
@@ -216,18 +216,13 @@ class Bag(Model):
     def _schema(self, values: dict[str, Any]) -> Schema:
         self._check_settings()
         arrays = {
-            **objective_arrays(),
             **tfidf_arrays(),
             "inputs": Array("float32", ("width + 1", "dimension")),
             "outputs": Array("float32", ("outputs", "dimension")),
         }
-        nodes, buckets = len(self.hierarchy_), values["n_features"]
-        return Schema(
-            arrays,
-            sizes={"nodes": nodes, "buckets": buckets},
-            most={"stop_nodes": nodes, "width": buckets, "dimension": MOST_DIMENSION, "outputs": 2 * nodes},
-            relations=(lambda result: require_inner(self.hierarchy_, result["stop_nodes"]),),
-        )
+        buckets = values["n_features"]
+        most = {"width": buckets, "dimension": MOST_DIMENSION, "outputs": 2 * len(self.hierarchy_)}
+        return with_objective(Schema(arrays, (), {"buckets": buckets}, most), self.hierarchy_)
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         shape = NgramShape((1, int(values["ngram_range"][1])), None, int(values["n_features"]))

@@ -12,7 +12,6 @@ So an edge costs the logarithm of the volume of the smallest group that holds it
 
 import heapq
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -38,34 +37,14 @@ class CodingTree:
     ----------
     parents : tuple of int32 arrays
         parents[k][i] is the group at level k + 1 that node i of level k belongs to.
-    edges : int32 array, edges × 2
-        The label graph.
     """
 
     parents: tuple[IntArray, ...]
-    edges: IntArray
-
-    @property
-    def height(self) -> int:
-        """The number of levels above the labels."""
-        return len(self.parents)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The number of nodes of every level, labels first."""
         return (*(len(above) for above in self.parents), 1)
-
-    def members(self, level: int) -> IntArray:
-        """Return the group of every label at a level."""
-        groups = np.arange(len(self.parents[0]), dtype=np.int32)
-        for above in self.parents[:level]:
-            groups = above[groups]
-        return groups
-
-    @cached_property
-    def entropy(self) -> float:
-        """The structural entropy of the label graph under this tree, in bits."""
-        return _entropy(self.parents, self.edges)
 
 
 def coding_tree(hierarchy: Hierarchy, height: int = 2) -> CodingTree:
@@ -95,20 +74,17 @@ def coding_tree(hierarchy: Hierarchy, height: int = 2) -> CodingTree:
     >>> tree = coding_tree(h)
     >>> h.names
     ('A', 'B', 'a', 'b', 'c', 'd')
-    >>> tree.members(1).tolist(), tree.sizes
+    >>> tree.parents[0].tolist(), tree.sizes
     ([0, 1, 0, 0, 1, 1], (6, 2, 1))
-    >>> tree.entropy, coding_tree(h, height=1).entropy
-    (1.5, 2.5)
     """
     if height < 1:
         raise TreelabelError(f"a coding tree has a height of at least 1, not {height}")
     if len(hierarchy) == 0:
         raise TreelabelError("a coding tree needs a hierarchy with at least one label")
-    edges = label_edges(hierarchy)
-    volume, cut, above = binary_tree(len(hierarchy), edges)
+    volume, cut, above = binary_tree(len(hierarchy), label_edges(hierarchy))
     retained = least_rise(volume, cut, above, height)
     parents = _levels(len(hierarchy), above, retained, height)
-    return CodingTree(tuple(freeze(level) for level in parents), freeze(edges))
+    return CodingTree(tuple(freeze(level) for level in parents))
 
 
 def label_edges(hierarchy: Hierarchy) -> IntArray:
@@ -117,22 +93,8 @@ def label_edges(hierarchy: Hierarchy) -> IntArray:
     >>> label_edges(Hierarchy.from_edges([("A", "a"), ("A", "b")])).tolist()
     [[0, 1], [0, 2]]
     """
-    child = np.repeat(np.arange(len(hierarchy)), np.diff(hierarchy.parent_ptr))
-    edges = np.stack([hierarchy.parent_idx, child], axis=1)
+    edges = np.stack([hierarchy.parent_idx, hierarchy.edge_child], axis=1)
     return edges[edges[:, 0] >= 0].astype(np.int32)
-
-
-def _entropy(parents: tuple[IntArray, ...], edges: IntArray) -> float:
-    volume = np.bincount(edges.ravel(), minlength=len(parents[0]))
-    ends, bits = edges, 0.0
-    for above in parents:
-        leaving = ends[ends[:, 0] != ends[:, 1]].ravel()
-        cut = np.bincount(leaving, minlength=len(above))
-        upper = np.bincount(above, weights=volume)
-        crossed = cut > 0
-        bits -= float(cut[crossed] @ np.log2(volume[crossed] / upper[above[crossed]]))
-        volume, ends = upper, above[ends]
-    return bits / max(2 * len(edges), 1)
 
 
 def least_rise(volume: LongArray, cut: LongArray, above: IntArray, height: int) -> BoolArray:

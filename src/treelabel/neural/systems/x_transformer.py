@@ -119,7 +119,7 @@ def fit_x_transformer(model: "XTransformer", train: Training) -> tuple[FittedXTr
         share = MATCHER_SHARE / (len(model.label_embeddings) - number)
         indexing, margins = _fit_indexing(model, matcher, data, tree, share)
         indexings.append(indexing)
-        cut_short |= indexing.matcher.stopped
+        cut_short |= any(stage.stopped for stage in indexing.matcher.stages)
         if margins is not None:
             on_held.append(indexing.to_probabilities(margins))
         if agree_to_stop(train.stop):
