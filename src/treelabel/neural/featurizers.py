@@ -1,10 +1,9 @@
 """How a network sees texts: as embeddings or token states of a frozen encoder, or as tokens of a trained backbone."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -36,17 +35,6 @@ ROWS_AT_ONCE = 1024
 MAX_STATES = 4096
 
 
-class Inputs(Protocol):
-    """The documents as a network takes them: `Tokens` or `KnownVectors`."""
-
-    @property
-    def lengths(self) -> LongArray:
-        """The length of each document."""
-
-    def batch(self, rows: LongArray) -> tuple[Tensor, ...]:
-        """Return the tensors that the network takes of some documents."""
-
-
 @dataclass(frozen=True, eq=False)
 class KnownVectors:
     """Documents whose vectors are known: documents × width."""
@@ -72,49 +60,17 @@ class KnownVectors:
         return KnownVectors(*self.batch(rows))
 
 
-class TextFeaturizer(ABC):
-    """Turns texts into the inputs of a network, and saves what that takes.
-
-    `pooling` is how the hidden states of a text become one vector.
-    """
-
-    pooling: Pooling
-
-    @abstractmethod
-    def inputs(self, texts: Strings, progress: bool | None = None) -> Inputs:
-        """Return what the network takes of texts.
-
-        Parameters
-        ----------
-        progress
-            Whether to show a progress bar; None shows one on a terminal.
-
-        Returns
-        -------
-        Inputs
-            One entry per text.
-        """
-
-    @abstractmethod
-    def batches(self, inputs: Inputs) -> list[LongArray]:
-        """Split documents into batches for scoring."""
-
-    @abstractmethod
-    def name_vectors(self, names: list[str], backbone: Any, progress: bool | None) -> tuple[Tensor, ...]:
-        """Return the vectors of the pieces of names, pieces × width each, for networks that look at labels' names."""
-
-    @abstractmethod
-    def state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return what is saved: values for JSON, and arrays."""
+# What a network takes of documents.
+Inputs = KnownVectors | TokenStates | Tokens
 
 
 @dataclass(frozen=True, eq=False)
-class FrozenFeaturizer(TextFeaturizer):
+class FrozenFeaturizer:
     """Cached embeddings of a frozen encoder, with reduced tf-idf beside them if there is any."""
 
     encoder: CachedEncoder
     lsa: Lsa | None = None
-    pooling = "mean"
+    pooling: ClassVar[Pooling] = "mean"
 
     @classmethod
     def fit(cls, encoder: Any, texts: Strings, lsa_components: int, seed: int) -> "FrozenFeaturizer":
@@ -161,7 +117,7 @@ class FrozenFeaturizer(TextFeaturizer):
 
 
 @dataclass(frozen=True, eq=False)
-class StatesFeaturizer(TextFeaturizer):
+class StatesFeaturizer:
     """Cached token states of a frozen encoder."""
 
     encoder: StateEncoder
@@ -191,7 +147,7 @@ class StatesFeaturizer(TextFeaturizer):
 
 
 @dataclass(frozen=True, eq=False)
-class TokenFeaturizer(TextFeaturizer):
+class TokenFeaturizer:
     """Tokens of a backbone that is trained, truncated at `max_length`."""
 
     tokenizer: Tokenizer
@@ -227,3 +183,7 @@ class TokenFeaturizer(TextFeaturizer):
     def restore(cls, values: Mapping[str, Any], folder: Path) -> "TokenFeaturizer":
         """Restore what `state` returned and `write_files` wrote."""
         return cls(Tokenizer.from_file(str(folder / TOKENIZER)), int(values["max_length"]), values["pooling"])
+
+
+# Turns texts into the inputs of a network, and saves what that takes.
+TextFeaturizer = FrozenFeaturizer | StatesFeaturizer | TokenFeaturizer

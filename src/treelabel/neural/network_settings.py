@@ -1,7 +1,6 @@
 """The settings that all models with a network share: what is trained, how, and over which encoder."""
 
-from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -59,6 +58,8 @@ class NetworkSettings(Model):
 
     # What the network is like
 
+    # Called with a NetworkSpec and the model.
+    network_type: ClassVar[Callable[..., "Network"]]
     recipes: ClassVar[Mapping[RecipeName, Recipe]]
     lr_scheduler: ClassVar[Literal["linear", "slanted", "constant"]] = "linear"
     # The setting that states what is trained.
@@ -93,9 +94,9 @@ class NetworkSettings(Model):
     training: TrainingArguments = DEFAULT_ARGUMENTS
     seed: Seed = 0
 
-    @abstractmethod
     def make_network(self, spec: "NetworkSpec") -> "Network":
         """Make the network with random weights, which depend on torch's seed."""
+        return self.network_type(spec, self)
 
     def make_scoring_network(self, spec: "NetworkSpec") -> "Network":
         """Make the network that scores, whose weights are loaded afterwards."""

@@ -317,6 +317,7 @@ class AplcXlnet(NeuralModel):
     """
 
     name = "aplc_xlnet"
+    network_type = AplcNetwork
     recipes = make_recipes(Recipe(10, 64, 3e-3, {"hidden": 1e-3}), 5e-5, hidden=1e-4, outputs=2e-3)
     lr_scheduler = "slanted"
     has_own_loss = True
@@ -327,7 +328,3 @@ class AplcXlnet(NeuralModel):
     tail_clusters: Annotated[int, Between(1, 100)] = 1
     div_value: Annotated[float, Between(1, 1e6)] = 2.0
     hidden_size: WidthOrNone = 0
-
-    def make_network(self, spec: NetworkSpec) -> Network:
-        """Make the network: see `NeuralModel.make_network`."""
-        return AplcNetwork(spec, self)

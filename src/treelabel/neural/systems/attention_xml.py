@@ -18,7 +18,7 @@ from treelabel.encoders.tokens import token_batches
 from treelabel.models.settings import PartialShare, Width
 from treelabel.neural.featurizers import Inputs
 from treelabel.neural.losses.base import Loss
-from treelabel.neural.network import Network, NetworkSpec
+from treelabel.neural.network import NetworkSpec
 from treelabel.neural.systems.candidate_ranking import (
     ClusterSize,
     LabelCount,
@@ -267,28 +267,23 @@ class AttentionXmlNetwork(RankingNetwork):
 
     def rank(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Return the candidates of `level` and the products of sigmoids on their paths: see `RankingNetwork.ranked`."""
-        nodes, p = self.first_level(inputs)
+        p = self.sigmoids(0, inputs)
+        nodes = torch.arange(p.shape[1], device=p.device).expand_as(p)
         for number in range(1, self.level + 1):
             above, best = p.topk(min(self.top_clusters, p.shape[1]))
             nodes, there = self.below(number, nodes.gather(1, best))
-            words, mask = self.words(number, inputs)
-            level = self.level_at(number)
-            parts = in_parts((level.states(words, mask), mask, nodes), self._numbers(nodes.shape[1], mask))
-            local = torch.cat([level.logits(*part).float().sigmoid() for part in parts])
-            p = local * above.repeat_interleave(nodes.shape[1] // above.shape[1], dim=1) * there
+            above = above.repeat_interleave(nodes.shape[1] // above.shape[1], dim=1)
+            p = self.sigmoids(number, inputs, nodes) * above * there
         return nodes, p
 
-    def first_level(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return all nodes of the first level, and their probabilities."""
-        words, mask = self.words(0, inputs)
-        size, level = self.tree.sizes[0], self.level_at(0)
-        parts = in_parts((level.states(words, mask), mask), self._numbers(size, mask))
-        p = torch.cat([level.logits(*part).float().sigmoid() for part in parts])
-        return torch.arange(size, device=p.device).expand_as(p), p
-
-    def _numbers(self, candidates: int, mask: Tensor) -> int:
-        """Return how many numbers the attention of a text's candidates takes."""
-        return candidates * int(mask.shape[1] + self.level_at(0).queries.shape[1])
+    def sigmoids(self, number: int, inputs: Sequence[Tensor], *nodes: Tensor) -> Tensor:
+        """Return the sigmoids of candidates at a level, or of all its nodes: texts × nodes."""
+        level, (words, mask) = self.level_at(number), self.words(number, inputs)
+        count = nodes[0].shape[1] if nodes else self.tree.sizes[number]
+        # The numbers that the attention of a text's candidates takes.
+        numbers = count * int(mask.shape[1] + level.queries.shape[1])
+        parts = in_parts((level.states(words, mask), mask, *nodes), numbers)
+        return torch.cat([level.logits(*part).float().sigmoid() for part in parts])
 
 
 def attention_weights(states: Tensor, mask: Tensor, queries: Tensor) -> Tensor:
@@ -350,6 +345,7 @@ class AttentionXml(RankingModel):
     """
 
     name = "attention_xml"
+    network_type = AttentionXmlNetwork
     takes_states = True
     needs_encoder = False
     recipes = dict.fromkeys(get_args(RecipeName), Recipe(8, 32, 5e-3))
@@ -380,7 +376,3 @@ class AttentionXml(RankingModel):
     def level_sizes(self, labels: int) -> list[int]:
         """Return the number of nodes of each level above so many labels."""
         return shallow_levels(labels, self.cluster_size, self.max_flat_labels)
-
-    def make_network(self, spec: NetworkSpec) -> Network:
-        """Make the network: see `NeuralModel.make_network`."""
-        return AttentionXmlNetwork(spec, self)

@@ -1,8 +1,8 @@
 """Ranking of candidates, for AttentionXML and LightXML: the labels below the best clusters of a label tree."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -58,9 +58,8 @@ class PreparedTreeTargets:
     def batch(self, rows: LongArray, device: torch.device | str | None = None) -> TreeTargets:
         """Return the truth about some documents, padded to the most nodes of one."""
         levels = tuple(torch.from_numpy(pad_rows(level[rows])).to(device) for level in self.levels)
-        if self.predicted is None:
-            return TreeTargets(levels, None)
-        return TreeTargets(levels, torch.from_numpy(self.predicted[rows].astype(np.int64)).to(device))
+        predicted = self.predicted
+        return TreeTargets(levels, None if predicted is None else torch.from_numpy(predicted[rows]).long().to(device))
 
 
 class RankingNetwork(Network):
@@ -346,53 +345,27 @@ def rank_documents(
 # Label trees
 
 
-def make_label_tree(train: Training, level_sizes: Callable[[int], list[int]], seed: int) -> LabelTree:
-    """Cluster the terminal labels of training documents by the words of these.
-
-    Parameters
-    ----------
-    train
-        The training documents.
-    level_sizes
-        Returns the number of clusters of each level above so many labels.
-    seed
-        Seed of the clustering.
-    """
-    terminal = train.hierarchy.most_specific(train.labels)
-    nodes = np.unique(terminal.indices).astype(np.int32)
-    wanted = level_sizes(len(nodes))
-    if not wanted:
-        return LabelTree((np.array([0, len(nodes)]),), nodes)
-    _, words = Tfidf.fit_transform(train.texts, NgramShape())
-    tree = cluster_labels(pifa(words, sparse.csr_array(terminal[:, nodes])), wanted, seed)
-    return LabelTree(tree.children, nodes[tree.labels])
-
-
 def shallow_levels(labels: int, cluster_size: int, max_flat_labels: int) -> list[int]:
     """Choose the levels of a shallow tree: clusters of `cluster_size`, until a level is small enough to rank whole.
 
     >>> shallow_levels(670_000, 16, 4096), shallow_levels(4_000, 16, 4096)
     ([2618, 41875], [])
     """
-    result: list[int] = []
-    size = labels
-    while size > max_flat_labels:
-        size = -(-size // cluster_size)
-        result.insert(0, size)
-    return result
+    result = [labels]
+    while result[0] > max_flat_labels:
+        result.insert(0, -(-result[0] // cluster_size))
+    return result[:-1]
 
 
 def with_tree(schema: Schema, nodes: int) -> Schema:
     """Declare the arrays of a label tree alongside those of a network; labels are some of so many nodes."""
     limits = {"levels": MOST_LEVELS, "tree_ends": MOST_LEVELS * (nodes + 2), "instances": nodes}
-    return Schema(
-        {**schema.arrays, **LabelTree.schema()},
-        schema.csr,
-        {**schema.sizes, "labels": nodes},
-        {**schema.most, **limits},
-        (*schema.relations, require_tree),
-        schema.files,
-        schema.parts,
+    return replace(
+        schema,
+        arrays={**schema.arrays, **LabelTree.schema()},
+        sizes={**schema.sizes, "labels": nodes},
+        most={**schema.most, **limits},
+        relations=(*schema.relations, require_tree),
     )
 
 
@@ -417,8 +390,15 @@ class RankingModel(NeuralModel):
         """Return the number of clusters of each level above so many labels; none if labels need no clusters."""
 
     def make_label_tree(self, train: Training) -> LabelTree:
-        """Cluster the labels of training documents."""
-        return make_label_tree(train, self.level_sizes, self.seed)
+        """Cluster the terminal labels of training documents by the words of these."""
+        terminal = train.hierarchy.most_specific(train.labels)
+        nodes = np.unique(terminal.indices).astype(np.int32)
+        wanted = self.level_sizes(len(nodes))
+        if not wanted:
+            return LabelTree((np.array([0, len(nodes)]),), nodes)
+        _, words = Tfidf.fit_transform(train.texts, NgramShape())
+        tree = cluster_labels(pifa(words, sparse.csr_array(terminal[:, nodes])), wanted, self.seed)
+        return LabelTree(tree.children, nodes[tree.labels])
 
     def _schema(self, values: dict[str, Any]) -> Schema:
         return with_tree(super()._schema(values), len(self.hierarchy_))

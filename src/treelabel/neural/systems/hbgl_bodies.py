@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,34 +24,7 @@ class ReadText(NamedTuple):
     cache: Any
 
 
-class Body(Protocol):
-    """Attention over a text and what is appended to it."""
-
-    def read(self, text: Sequence[Tensor]) -> Sequence[Any]:
-        """Compute once what `states` needs of a text at every level: the text sees nothing of what is appended."""
-
-    def states(self, text: Sequence[Any] | None, vectors: Tensor, levels: Tensor, allowed: Tensor) -> Tensor:
-        """Return the hidden states of what is appended; all of it attends to all of the text, never the other way.
-
-        Parameters
-        ----------
-        text
-            A text as `read` returned it; None for appended positions alone.
-        vectors
-            What is appended, n × S × width.
-        levels
-            The level of each appended position, from 1 on, shape (S,); 0 is the root.
-        allowed
-            Whether an appended position (row) attends to another (column), S × S.
-
-        Returns
-        -------
-        Tensor
-            n × S × width.
-        """
-
-
-class BackboneBody(Body):
+class BackboneBody:
     """One pass of a transformer over text | appended positions, whose attention a four-dimensional mask restricts.
 
     Parameters
@@ -74,7 +47,24 @@ class BackboneBody(Body):
         self.longest = None if table is None else table.num_embeddings - self.first - depth
 
     def states(self, text: Sequence[Any] | None, vectors: Tensor, levels: Tensor, allowed: Tensor) -> Tensor:
-        """Return the hidden states of what is appended: see `Body.states`."""
+        """Return the hidden states of what is appended; all of it attends to all of the text, never the other way.
+
+        Parameters
+        ----------
+        text
+            A text as `read` returned it; None for appended positions alone.
+        vectors
+            What is appended, n × S × width.
+        levels
+            The level of each appended position, from 1 on, shape (S,); 0 is the root.
+        allowed
+            Whether an appended position (row) attends to another (column), S × S.
+
+        Returns
+        -------
+        Tensor
+            n × S × width.
+        """
         if not isinstance(text, ReadText):
             return self._run(text, vectors, levels, allowed)
         result = self._run(text[:2], vectors, levels, allowed, text.cache, text.mask.shape[1])
@@ -82,7 +72,10 @@ class BackboneBody(Body):
         return result
 
     def read(self, text: Sequence[Tensor]) -> Sequence[Any]:
-        """Keep the keys and values of a text, where a transformer reuses them and none are to be trained."""
+        """Compute once what `states` needs of a text at every level: the text sees nothing of what is appended.
+
+        These are keys and values, where a transformer reuses them and none are to be trained.
+        """
         if "past_key_values" not in self.arguments or torch.is_grad_enabled():
             return text
         from transformers import DynamicCache
@@ -248,7 +241,7 @@ class Decoder(nn.Module):
         return self.narrow(text[0]), ignored
 
     def states(self, text: Sequence[Any] | None, vectors: Tensor, levels: Tensor, allowed: Tensor) -> Tensor:
-        """Return the hidden states of what is appended: see `Body.states`."""
+        """Return the hidden states of what is appended: see `BackboneBody.states`."""
         hidden: Tensor = self.norm(vectors + self.positions(levels))
         for layer in self.layers:
             hidden = layer(hidden, allowed, text)

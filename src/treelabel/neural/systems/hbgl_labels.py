@@ -5,9 +5,9 @@ number of labels: a sequence has at most LONGEST of them, and scores over all la
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, count, islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,7 +18,11 @@ from treelabel.core.progress import progress_bar
 from treelabel.core.stopping import StopSignal, held_interrupt
 from treelabel.core.types import LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.neural.losses.layout import NodeGroups
 from treelabel.neural.processes import agree_to_stop
+
+if TYPE_CHECKING:
+    from treelabel.neural.systems.hbgl import Hbgl
 
 # The most labels in one sequence: attention is quadratic in it, whatever the size of the hierarchy.
 LONGEST = 256
@@ -31,49 +35,9 @@ GLOBAL_SHARE = 5
 SPREAD = 0.02
 
 
-class Encode(Protocol):
-    """Attention over label vectors alone, without a text."""
-
-    def __call__(self, vectors: Tensor, levels: Tensor, allowed: Tensor) -> Tensor:
-        """Return hidden states.
-
-        Parameters
-        ----------
-        vectors
-            n × S × width.
-        levels
-            The level of each position, shape (S,).
-        allowed
-            Whether a position (row) attends to another (column), S × S.
-
-        Returns
-        -------
-        Tensor
-            n × S × width.
-        """
-
-
-@dataclass(frozen=True)
-class GlobalStage:
-    """The settings of the global stage.
-
-    Parameters
-    ----------
-    steps
-        Steps of AdamW, each over one sequence of labels; every label is in a sequence at least once, so that a large
-        hierarchy takes at least as many steps as it has sub-trees. 0 leaves the stage out.
-    learning_rate
-        The learning rate, constant.
-    mask
-        The share of labels that are masked.
-    batch_size
-        How many copies of the sequence are masked, each anew, in a step.
-    """
-
-    steps: int
-    learning_rate: float
-    mask: float
-    batch_size: int
+# Attention over label vectors alone, without a text: from vectors (n × S × width), the level of each position (S), and
+# whether a position (row) attends to another (column), to hidden states, n × S × width.
+Encode = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class LabelHead(nn.Module):
@@ -198,14 +162,8 @@ def edge_attention(hierarchy: Hierarchy, nodes: LongArray) -> Tensor:
     """
     # The root is written -1, so that it sorts first.
     present = np.concatenate([[-1], nodes])
-    pairs = [
-        (position, parent)
-        for position, node in enumerate(nodes.tolist(), 1)
-        for parent in hierarchy.parent_idx[hierarchy.parent_ptr[node] : hierarchy.parent_ptr[node + 1]].tolist()
-    ]
-    child, parents = np.array(pairs, np.int64).T
-    here = np.isin(parents, present)
-    child, parent = child[here], np.searchsorted(present, parents[here])
+    here = np.isin(hierarchy.edge_child, nodes) & np.isin(hierarchy.parent_idx, present)
+    child, parent = (np.searchsorted(present, ends[here]) for ends in (hierarchy.edge_child, hierarchy.parent_idx))
     allowed = torch.zeros(len(present), len(present), dtype=torch.bool)
     allowed[child, parent] = allowed[parent, child] = True
     return allowed
@@ -213,19 +171,15 @@ def edge_attention(hierarchy: Hierarchy, nodes: LongArray) -> Tensor:
 
 def alike_when_masked(hierarchy: Hierarchy) -> LongArray:
     """Number the groups of labels that cannot be told apart when they are masked: leaves with the same parents."""
-    groups: dict[object, int] = {}
-    result = np.zeros(len(hierarchy), np.int64)
-    for node, leaf in enumerate(hierarchy.is_leaf.tolist()):
-        parents = hierarchy.parent_idx[hierarchy.parent_ptr[node] : hierarchy.parent_ptr[node + 1]]
-        result[node] = groups.setdefault(tuple(parents.tolist()) if leaf else node, len(groups))
-    return result
+    siblings = NodeGroups.of(hierarchy)
+    return np.where(hierarchy.is_leaf, siblings.of_node, siblings.parents.shape[1] + np.arange(len(hierarchy)))
 
 
 def pretrain_labels(
     head: LabelHead,
     encode: Encode,
     hierarchy: Hierarchy,
-    stage: GlobalStage,
+    settings: "Hbgl",
     stop: StopSignal,
     progress: bool | None = None,
 ) -> tuple[list[float], bool]:
@@ -240,8 +194,8 @@ def pretrain_labels(
         The embeddings, and what goes with them; all parameters but the embeddings are expected to be frozen.
     encode
         Attention over labels.
-    stage
-        The settings.
+    settings
+        Those of the global stage count.
     stop
         Whether to end early; of a limited time labels have the share `GLOBAL_SHARE`, and texts the rest.
     progress
@@ -253,21 +207,21 @@ def pretrain_labels(
         The loss of each step (the binary cross-entropy summed over labels, its mean over masked labels), and whether
         there would have been more steps.
     """
-    if not stage.steps or not len(hierarchy):
+    if not settings.global_steps or not len(hierarchy):
         return [], False
     # Random numbers follow torch's seed.
     rng = np.random.default_rng(int(torch.randint(2**31, ())))
-    optimizer = torch.optim.AdamW([head.embeddings], stage.learning_rate, weight_decay=0.0)
+    optimizer = torch.optim.AdamW([head.embeddings], settings.global_learning_rate, weight_decay=0.0)
     groups, result = torch.from_numpy(alike_when_masked(hierarchy)), list[float]()
     label_stop = stop.share(GLOBAL_SHARE)
-    with progress_bar("learning labels", stage.steps, progress) as done, held_interrupt(label_stop):
-        for nodes in sequences(hierarchy, stage.steps, rng):
+    with progress_bar("learning labels", settings.global_steps, progress) as done, held_interrupt(label_stop):
+        for nodes in sequences(hierarchy, settings.global_steps, rng):
             if agree_to_stop(label_stop):
                 break
-            result.append(_step(head, encode, hierarchy, nodes, groups, stage))
+            result.append(_step(head, encode, hierarchy, nodes, groups, settings))
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            done(min(len(result), stage.steps), f"loss {result[-1]:.3f}")
+            done(min(len(result), settings.global_steps), f"loss {result[-1]:.3f}")
     if label_stop.reason == "interrupt":
         stop.interrupt()
     return result, label_stop.reason is not None
@@ -283,29 +237,24 @@ def sequences(hierarchy: Hierarchy, steps: int, rng: np.random.Generator) -> Ite
     rng
         Shuffles.
 
-    Yields
-    ------
-    LongArray
+    Returns
+    -------
+    Iterator of LongArray
         Sorted ids.
     """
-    drawn, passes = 0, 0
-    while drawn < steps:
-        for nodes in subtrees(hierarchy, LONGEST, rng):
-            if passes and drawn == steps:
-                return
-            yield nodes
-            drawn += 1
-        passes += 1
+    first = list(subtrees(hierarchy, LONGEST, rng))
+    further = (nodes for _ in count() for nodes in subtrees(hierarchy, LONGEST, rng))
+    return chain(first, islice(further, max(0, steps - len(first))))
 
 
 def _step(
-    head: LabelHead, encode: Encode, hierarchy: Hierarchy, nodes: LongArray, groups: Tensor, stage: GlobalStage
+    head: LabelHead, encode: Encode, hierarchy: Hierarchy, nodes: LongArray, groups: Tensor, settings: "Hbgl"
 ) -> float:
     """Add the gradient of a step to the embeddings; return its loss."""
     device = head.embeddings.device
     ids, allowed = torch.from_numpy(nodes).to(device), edge_attention(hierarchy, nodes).to(device)
     levels = torch.from_numpy(np.concatenate([[0], hierarchy.depth[nodes]])).long().to(device)
-    masked = draw_masks(stage.batch_size, len(nodes), stage.mask)
+    masked = draw_masks(settings.global_batch_size, len(nodes), settings.global_mask)
     count, loss = int(masked.sum()), 0.0
     for copies in torch.split(masked.to(device), max(1, PASS_TOKENS // (len(nodes) + 1))):
         shown = torch.where(copies.unsqueeze(-1), head.mask, head.embeddings[ids])

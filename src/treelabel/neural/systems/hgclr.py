@@ -482,6 +482,7 @@ class Hgclr(NeuralModel):
     """
 
     name = "hgclr"
+    network_type = HgclrNetwork
     takes_states = True
     recipes = make_recipes(Recipe(30, 32, 3e-3), 3e-5, hidden=1e-3, outputs=1e-3)
     needs_names = True
@@ -492,10 +493,6 @@ class Hgclr(NeuralModel):
     gumbel_temperature: Temperature = 1.0
     log_probabilities: bool = False
     word_heads: Width = WORD_HEADS
-
-    def make_network(self, spec: NetworkSpec) -> Network:
-        """Make the network: see `NeuralModel.make_network`."""
-        return HgclrNetwork(spec, self)
 
     def make_scoring_network(self, spec: NetworkSpec) -> Network:
         """Make encoder, pooling and outputs alone."""

@@ -174,9 +174,7 @@ def output_edges(loss: LossSpec) -> LongArray:
     >>> output_edges(LOSSES["bce"].bind(Hierarchy.from_paths(["A > B", "A > C", "D"]), None, {})).tolist()
     [[2, 3], [0, 0]]
     """
-    h = loss.hierarchy
-    output = np.full(len(h), -1, np.int64)
-    output[loss.outputs] = np.arange(len(loss.outputs))
+    h, output = loss.hierarchy, loss.output_of_node.astype(np.int64)
     real = h.parent_idx >= 0
     both = np.stack([output[h.edge_child[real]], output[h.parent_idx[real]]])
     return both[:, (both >= 0).all(axis=0)]
@@ -193,12 +191,9 @@ class NodeNorm(nn.BatchNorm1d):
         """Return normalised features."""
         rows = features.reshape(-1, self.num_features)
         if self.training and len(rows) == 1:
-            rows = functional.batch_norm(
-                rows, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
-            )
-        else:
-            rows = super().forward(rows)
-        return rows.reshape(features.shape)
+            known = (self.running_mean, self.running_var, self.weight, self.bias)
+            return functional.batch_norm(rows, *known, eps=self.eps).reshape(features.shape)
+        return super().forward(rows).reshape(features.shape)
 
 
 def sum_children(nodes: Tensor, parents: Tensor, groups: int) -> Tensor:
@@ -269,13 +264,10 @@ class Hitin(NeuralModel):
     """
 
     name = "hitin"
+    network_type = HitinNetwork
     recipes = make_recipes(Recipe(30, 128, 5e-3), 2e-5, hidden=1e-3, outputs=1e-3)
 
     height: Annotated[int, Between(1, 100)] = 2
     tree_size: Width = 128
     tree_pooling: NodePooling = "sum"
     recursive_regularization: NonNegative = 0.0
-
-    def make_network(self, spec: NetworkSpec) -> Network:
-        """Make the network: see `NeuralModel.make_network`."""
-        return HitinNetwork(spec, self)

@@ -14,7 +14,7 @@ from treelabel.encoders.backbone import pool
 from treelabel.models.settings import PartialShare, Width
 from treelabel.neural.backbones import layers_of
 from treelabel.neural.losses.base import Loss
-from treelabel.neural.network import Network, NetworkSpec
+from treelabel.neural.network import NetworkSpec
 from treelabel.neural.systems.candidate_ranking import (
     ClusterSize,
     LabelCount,
@@ -182,6 +182,7 @@ class LightXml(RankingModel):
     """
 
     name = "light_xml"
+    network_type = LightXmlNetwork
     recipes = make_recipes(Recipe(30, 64, 5e-3), 1e-4, hidden=1e-3, outputs=1e-3)
 
     max_flat_labels: LabelCount = 20_000
@@ -194,7 +195,3 @@ class LightXml(RankingModel):
     def level_sizes(self, labels: int) -> list[int]:
         """Return the number of clusters above so many labels, if they need any."""
         return [] if labels <= self.max_flat_labels else [-(-labels // self.cluster_size)]
-
-    def make_network(self, spec: NetworkSpec) -> Network:
-        """Make the network: see `NeuralModel.make_network`."""
-        return LightXmlNetwork(spec, self)

@@ -82,16 +82,14 @@ def label_features(
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingTexts:
-    """Training documents with their tf-idf and their labels (documents × labels), and those that are held out."""
+class TfidfTexts:
+    """Documents with their tf-idf and their labels (documents × labels); those in `rows` are not held out."""
 
-    train: Training
+    data: Training
     tfidf: sparse.csr_array
     labels: sparse.csr_array
-    training_rows: LongArray
-    held: Training | None
-    held_tfidf: sparse.csr_array | None
-    held_labels: sparse.csr_array | None
+    rows: LongArray
+    held: "TfidfTexts | None" = None
 
 
 def fit_x_transformer(model: "XTransformer", train: Training) -> tuple[FittedXTransformer, HeldOut | None]:
@@ -100,24 +98,20 @@ def fit_x_transformer(model: "XTransformer", train: Training) -> tuple[FittedXTr
     terminal = h.most_specific(train.labels)
     nodes = np.unique(terminal.indices).astype(np.int32)
     tfidf, matrix = Tfidf.fit_transform(list(train.texts), NgramShape())
-    training_rows, held = split_validation(model, train)
-    data = TrainingTexts(
-        train,
-        matrix,
-        sparse.csr_array(terminal[:, nodes]),
-        training_rows,
-        held,
-        None if held is None else tfidf.transform(list(held.texts)),
-        None if held is None else sparse.csr_array(h.most_specific(held.labels)[:, nodes]),
-    )
+    rows, valid = split_validation(model, train)
+    held = None
+    if valid is not None:
+        labels = sparse.csr_array(h.most_specific(valid.labels)[:, nodes])
+        held = TfidfTexts(valid, tfidf.transform(list(valid.texts)), labels, np.arange(len(valid)))
+    texts = TfidfTexts(train, matrix, sparse.csr_array(terminal[:, nodes]), rows, held)
     names = [h.names[node] for node in nodes]
     indexings, on_held, cut_short = [], [], False
     for number, kind in enumerate(model.label_embeddings):
         matcher = Matcher(model, number)
-        features = label_features(kind, matrix, data.labels, names, matcher.choose_encoder())
+        features = label_features(kind, matrix, texts.labels, names, matcher.choose_encoder())
         tree = index_labels(features, cluster_count(len(nodes), model.n_clusters), matcher.seed)
         share = MATCHER_SHARE / (len(model.label_embeddings) - number)
-        indexing, margins = _fit_indexing(model, matcher, data, tree, share)
+        indexing, margins = _fit_indexing(model, matcher, texts, tree, share)
         indexings.append(indexing)
         cut_short |= any(stage.stopped for stage in indexing.matcher.stages)
         if margins is not None:
@@ -128,55 +122,51 @@ def fit_x_transformer(model: "XTransformer", train: Training) -> tuple[FittedXTr
         # A matcher had to end before its time: what was learned is not all that could be.
         train.stop.reason = "deadline"
     fitted = FittedXTransformer(h, nodes, tfidf, tuple(indexings), model.beam_size)
-    if held is None:
-        return fitted, None
-    return fitted, HeldOut(fitted.scores_of(on_held), held.labels, held.groups)
+    return fitted, None if valid is None else HeldOut(fitted.scores_of(on_held), valid.labels, valid.groups)
 
 
 def _fit_indexing(
-    model: "XTransformer", matcher: NeuralModel, data: TrainingTexts, tree: LabelTree, share: float
+    model: "XTransformer", matcher: NeuralModel, texts: TfidfTexts, tree: LabelTree, share: float
 ) -> tuple[Indexing, sparse.csr_array | None]:
     """Fit the matcher and the rankers of some clusters; return the margins of held-out documents too.
 
     The calibration is fitted to documents that neither matcher nor rankers have seen; rankers then learn from
     all documents, unless time is up.
     """
-    train, stop = data.train, data.train.stop
-    targets, positive = tree.above(data.labels)
-    fitted = _fit_matcher(matcher, data, tree, share)
+    train, stop, held = texts.data, texts.data.stop, texts.held
+    targets, positive = tree.above(texts.labels)
+    fitted = _fit_matcher(matcher, texts, tree, share)
     vectors, margins = read_texts(fitted, train.texts, train.progress)
-    features = joined_features(data.tfidf, vectors)
+    features = joined_features(texts.tfidf, vectors)
     shown = shown_documents(targets, best_clusters(margins, model.beam_size), model.negatives)
     solver = Solver(c=model.C, prune=PRUNE, seed=matcher.seed)
 
     def rankers_of(rows: LongArray) -> Rankers:
         return train_rankers(features[rows], shown[rows], positive[rows], tree.children[1], solver, None, stop)
 
-    rankers, on_held, calibration = rankers_of(data.training_rows), None, CandidateSigmoid()
-    if data.held is not None and data.held_tfidf is not None and data.held_labels is not None:
-        vectors, margins = read_texts(fitted, data.held.texts)
+    rankers, on_held, calibration = rankers_of(texts.rows), None, CandidateSigmoid()
+    if held is not None:
+        vectors, margins = read_texts(fitted, held.data.texts)
         beam = best_clusters(margins, model.beam_size)
-        on_held = rank(joined_features(data.held_tfidf, vectors), beam, tree, rankers)
-        calibration = calibration.fit(on_held, tree.above(data.held_labels)[-1])
-        if len(data.training_rows) < len(train) and not stop:
+        on_held = rank(joined_features(held.tfidf, vectors), beam, tree, rankers)
+        calibration = calibration.fit(on_held, tree.above(held.labels)[-1])
+        if len(texts.rows) < len(train) and not stop:
             rankers = rankers_of(np.arange(len(train)))
     return Indexing(tree, fitted, rankers, calibration), on_held
 
 
-def _fit_matcher(matcher: NeuralModel, data: TrainingTexts, tree: LabelTree, share: float) -> FittedNetwork:
+def _fit_matcher(matcher: NeuralModel, texts: TfidfTexts, tree: LabelTree, share: float) -> FittedNetwork:
     """Train a matcher in a share of the time that is left: clusters are the labels that it learns."""
-    stop, clusters = data.train.stop, cluster_hierarchy(tree.sizes[0])
+    stop, clusters = texts.data.stop, cluster_hierarchy(tree.sizes[0])
     now = time.monotonic()
     local = StopSignal(now + share * (stop.deadline - now))
 
-    def training(texts: Strings, labels: sparse.csr_array, valid: Training | None) -> Training:
-        return Training(texts, clusters_of(tree, labels), clusters, valid, data.train.progress, local)
+    def training(some: TfidfTexts, valid: Training | None) -> Training:
+        labels = clusters_of(tree, some.labels[some.rows])
+        return Training(some.data.texts.take(some.rows), labels, clusters, valid, texts.data.progress, local)
 
-    valid = None
-    if data.held is not None and data.held_labels is not None:
-        valid = training(data.held.texts, data.held_labels, None)
-    shown = training(data.train.texts.take(data.training_rows), data.labels[data.training_rows], valid)
-    fitted, _ = fit_network(matcher, shown)
+    valid = None if texts.held is None else training(texts.held, None)
+    fitted, _ = fit_network(matcher, training(texts, valid))
     if local.reason == "interrupt":
         stop.interrupt()
     return fitted
@@ -233,10 +223,6 @@ class XTransformer(NeuralModel):
             )
         if "text-emb" in self.label_embeddings and self.encoder == "scratch":
             raise TreelabelError("label_embeddings=text-emb needs an encoder that knows words already, found scratch")
-
-    def make_network(self, spec: NetworkSpec) -> Network:
-        """Make the network of a matcher: see `Matcher`."""
-        return MatcherNetwork(spec)
 
     def _fit(self, train: Training) -> HeldOut | None:
         self.fitted_, held = fit_x_transformer(self, train)

@@ -180,7 +180,10 @@ class FittedXTransformer:
 
     def scores_of(self, probabilities: Sequence[sparse.csr_array]) -> Scores:
         """Average the probabilities of labels by each indexing, and raise nodes to those below them."""
-        return node_scores(self.hierarchy, self.label_nodes, probabilities)
+        total = sum(probabilities[1:], probabilities[0])
+        mean = sparse.csr_array(total / np.float32(len(probabilities)), dtype=np.float32)
+        values = (mean.data, self.label_nodes[mean.indices], mean.indptr)
+        return Scores(self.hierarchy, sparse.csr_array(values, (mean.shape[0], len(self.hierarchy)))).coherent()
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return what is saved: values for JSON, and arrays."""
@@ -245,26 +248,6 @@ class FittedXTransformer:
         return cls(hierarchy, arrays["label_nodes"], tfidf, tuple(indexings), beam_size)
 
 
-def node_scores(hierarchy: Hierarchy, nodes: IntArray, probabilities: Sequence[sparse.csr_array]) -> Scores:
-    """Average probabilities of labels, and raise nodes to those below them.
-
-    Parameters
-    ----------
-    nodes
-        The node of each label, increasing.
-    probabilities
-        Documents × labels, one for each indexing; a label that one of them has not looked at has 0 there.
-
-    Returns
-    -------
-    Scores
-        CSR.
-    """
-    mean = sparse.csr_array(sum(probabilities[1:], probabilities[0]) / np.float32(len(probabilities)), dtype=np.float32)
-    shape = (mean.shape[0], len(hierarchy))
-    return Scores(hierarchy, sparse.csr_array((mean.data, nodes[mean.indices], mean.indptr), shape)).coherent()
-
-
 # Saving
 
 
@@ -319,14 +302,13 @@ def _indexing_schema(labels: int, values: dict[str, Any]) -> Schema:
     if clusters > labels:
         raise TreelabelError(f"there are {clusters:,} clusters of {labels:,} labels")
     matcher = saved_schema(cluster_hierarchy(clusters), values["matcher"], None)
-    return Schema(
-        {**matcher.arrays, **LabelTree.schema()},
-        (),
-        {**matcher.sizes, "labels": labels, "instances": labels, "levels": 2},
-        {**matcher.most, "tree_ends": clusters + 3},
-        (*matcher.relations, require_rankers),
-        matcher.files,
-        {"ranker_": Rankers.schema(width, clusters, labels)},
+    return replace(
+        matcher,
+        arrays={**matcher.arrays, **LabelTree.schema()},
+        sizes={**matcher.sizes, "labels": labels, "instances": labels, "levels": 2},
+        most={**matcher.most, "tree_ends": clusters + 3},
+        relations=(*matcher.relations, require_rankers),
+        parts={"ranker_": Rankers.schema(width, clusters, labels)},
     )
 
 
