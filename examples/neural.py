@@ -22,5 +22,5 @@ print("pooled:", both.predict(["a small dog that digs for rats"], paths=True)[0]
 # Only networks can be exported.
 assert isinstance(model, Neural)
 with tempfile.TemporaryDirectory() as folder:
-    model.exported("int8").save(Path(folder, "model"))
+    model.export("int8").save(Path(folder, "model"))
     print("int8:  ", tl.load_model(Path(folder, "model")).predict(["a small dog that digs for rats"], paths=True)[0])

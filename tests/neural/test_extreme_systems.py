@@ -496,4 +496,4 @@ def test_a_tree_is_saved_with_its_network(tmp_path: Path) -> None:
     assert [ends.tolist() for ends in one.children] == [ends.tolist() for ends in other.children]
     assert np.array_equal(one.labels, other.labels)
     with pytest.raises(TreelabelError, match="no graph"):
-        model.exported()
+        model.export()

@@ -691,7 +691,7 @@ def test_an_exported_model_gives_the_same_scores(loss: str, folder: Path, tmp_pa
     model.fit(case.texts, case.labels, hierarchy=case.hierarchy)
     texts = [*case.texts, *HARD_TEXTS]
     expected = model.score(texts).dense()
-    exported = model.exported()
+    exported = model.export()
     np.testing.assert_allclose(exported.score(texts).dense(), expected, atol=1e-4)
     # Saving the one leaves the other as it is.
     model.save(tmp_path / "torch")
@@ -708,7 +708,7 @@ def test_an_exported_model_gives_the_same_scores(loss: str, folder: Path, tmp_pa
 def test_int8_is_near_and_smaller_and_needs_no_torch(folder: Path, tmp_path: Path) -> None:
     model = made("fine-tuned", folder, loss="conditional_softmax", epochs=12).fit(DATA)
     for runtime in ("onnx", "int8"):
-        model.exported(runtime).save(tmp_path / runtime)
+        model.export(runtime).save(tmp_path / runtime)
     size = {name: (tmp_path / name / "model.onnx").stat().st_size for name in ("onnx", "int8")}
     assert size["int8"] < 0.7 * size["onnx"]
     near = np.abs(load_model(tmp_path / "int8").score(LEAF.texts).dense() - model.score(LEAF.texts).dense())
@@ -766,7 +766,7 @@ def test_a_graph_with_weights_in_the_working_folder_is_refused(
     import onnx
 
     model = tmp_path / "model"
-    made("scratch", folder, epochs=1).fit(DATA).exported().save(model)
+    made("scratch", folder, epochs=1).fit(DATA).export().save(model)
     graph = onnx.load(str(model / "model.onnx"))
     monkeypatch.chdir(tmp_path)
     onnx.save_model(graph, "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
@@ -777,13 +777,13 @@ def test_a_graph_with_weights_in_the_working_folder_is_refused(
 
 def test_what_cannot_be_exported_is_said(folder: Path) -> None:
     with pytest.raises(TreelabelError, match="the encoder words is no graph of one transformer"):
-        made("frozen", folder).fit(DATA).exported()
+        made("frozen", folder).fit(DATA).export()
     with pytest.raises(TreelabelError, match="tf-idf is no graph of one transformer"):
-        made("frozen", folder, encoder=f"{folder}(runtime=torch)", tfidf=True).fit(DATA).exported()
+        made("frozen", folder, encoder=f"{folder}(runtime=torch)", tfidf=True).fit(DATA).export()
     with pytest.raises(TreelabelError, match="expected the runtime onnx or int8, found 'tflite'"):
-        made("frozen", folder).fit(DATA).exported("tflite")
-    with pytest.raises(TreelabelError, match="call fit before exported"):
-        made("frozen", folder).exported()
+        made("frozen", folder).fit(DATA).export("tflite")
+    with pytest.raises(TreelabelError, match="call fit before export"):
+        made("frozen", folder).export()
 
 
 # The command line

@@ -264,7 +264,7 @@ def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], mat
 
 def test_it_is_not_exported() -> None:
     with pytest.raises(TreelabelError, match="no graph"):
-        made(epochs=1).fit(topics()).exported()
+        made(epochs=1).fit(topics()).export()
 
 
 def swap(array: Any) -> Any:

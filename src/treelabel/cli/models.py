@@ -220,7 +220,7 @@ def export(
     if not hasattr(loaded, "exported"):
         raise TreelabelError(f"{model}: a model of the kind {loaded.name} is no network; only neural can be exported")
     require_replaceable(output, force)
-    save(loaded.exported("int8" if int8 else "onnx"), output, force)
+    save(loaded.export("int8" if int8 else "onnx"), output, force)
     megabytes = size_of(output)
     values = {"written": str(output), "megabytes": round(megabytes, 1)}
     print_result(values, f"{output}: {megabytes:.1f} MB", json, f"treelabel predict {output} NEW")

@@ -1,6 +1,7 @@
 """Backbones: loading the transformer and the tokenizer of any Hugging Face folder, and pooling hidden states."""
 
 import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     else:
         from transformers import AutoTokenizer
 
-        with _readable_errors(folder), _quiet():
+        with _readable_errors(folder), quiet():
             loaded = AutoTokenizer.from_pretrained(str(folder), use_fast=True, local_files_only=True).backend_tokenizer
     loaded.no_padding()
     loaded.no_truncation()
@@ -40,7 +41,7 @@ def load_backbone(folder: Path) -> Any:
     # Importing it takes longer than an exported encoder needs to start.
     from transformers import AutoModel
 
-    with _readable_errors(folder), _quiet():
+    with _readable_errors(folder), quiet():
         backbone = AutoModel.from_pretrained(
             str(folder), dtype=torch.float32, use_safetensors=True, local_files_only=True
         )
@@ -85,17 +86,19 @@ def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep progress bars and notes about unused weights off standard error."""
+def quiet() -> Iterator[None]:
+    """Silence warnings, logs and progress bars of libraries."""
     from transformers.utils import logging as transformers_logging
 
-    level, shows = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity(logging.CRITICAL)
+    before, shows = logging.root.manager.disable, transformers_logging.is_progress_bar_enabled()
+    logging.disable(logging.CRITICAL)
     transformers_logging.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
-        transformers_logging.set_verbosity(level)
+        logging.disable(before)
         if shows:
             transformers_logging.enable_progress_bar()
 

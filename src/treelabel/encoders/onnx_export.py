@@ -1,8 +1,6 @@
 """ONNX: exporting a module with ONNX Runtime's own attention, and dynamic int8."""
 
 import inspect
-import logging
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -14,6 +12,7 @@ from torch import Tensor, nn
 
 from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
+from treelabel.encoders.backbone import quiet
 from treelabel.encoders.onnx_sessions import open_session
 
 # The values of a row that share a scale, and ONNX Runtime's accuracy level for products in int8.
@@ -46,7 +45,7 @@ def export(
         The dynamic axes of every input, by number.
     """
     parameters = list(inspect.signature(module.forward).parameters)[: len(inputs)]
-    with _quiet(), torch.inference_mode():
+    with quiet(), torch.inference_mode():
         program = torch.onnx.export(
             module.eval(),
             inputs,
@@ -128,7 +127,7 @@ def quantise(source: str | Path, target: str | Path) -> None:
     del graph.graph.value_info[:]
     known = {"DefaultTensorType": formats.TensorProto.FLOAT}
     plain = {"weight_type": QuantType.QInt8, "per_channel": True, "extra_options": known}
-    with _quiet(), atomic_file(target) as temporary:
+    with quiet(), atomic_file(target) as temporary:
         quantize_dynamic(graph, str(temporary), nodes_to_exclude=narrowing, **plain)
         if narrowing:
             blocks = MatMulNBitsQuantizer(
@@ -223,16 +222,3 @@ def _attention(
         version=1,
     )
     return joined.reshape(n, length, heads, width), None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the warnings and logs of exporters."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

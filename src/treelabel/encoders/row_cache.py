@@ -130,14 +130,15 @@ class RowCache:
                 return None
             try:
                 return work(self._stored)
-            except _UnusableFileError as error:
-                self._start_over(error)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, _UnusableFileError) as error:
+                fault = self._fault(error)
                 if _code(error) == sqlite3.SQLITE_READONLY_DBMOVED:
                     # Another process has set the file aside.
                     self._reopen()
-                elif _code(error) & 0xFF not in _CIRCUMSTANCES:
-                    self._start_over(self._classify(error))
+                elif fault is not None:
+                    self._quarantine(fault)
+                    if not self._is_given_up:
+                        self._reopen()
                 elif is_writing:
                     self._is_writable = False
                     self._warn_not_stored(error)
@@ -153,13 +154,12 @@ class RowCache:
             try:
                 self._stored = self._connect()
                 return
-            except _UnusableFileError as error:
-                self._quarantine(error)
-            except (sqlite3.Error, OSError) as error:
-                if isinstance(error, OSError) or _code(error) & 0xFF in _CIRCUMSTANCES:
+            except (sqlite3.Error, OSError, _UnusableFileError) as error:
+                fault = self._fault(error)
+                if fault is None:
                     self._give_up(error)
                 else:
-                    self._quarantine(self._classify(error))
+                    self._quarantine(fault)
             if self._is_given_up:
                 return
         self._give_up(OSError(0, "the file is damaged again and again"))
@@ -178,11 +178,6 @@ class RowCache:
             _create(stored)
         return stored
 
-    def _start_over(self, error: _UnusableFileError) -> None:
-        self._quarantine(error)
-        if not self._is_given_up:
-            self._reopen()
-
     def _quarantine(self, error: _UnusableFileError) -> None:
         """Rename a bad file, so that its name can be used again."""
         self._close()
@@ -194,8 +189,15 @@ class RowCache:
         if target is not None:
             _warn_once(str(target), f"{self._file}: {error}; it was set aside as {target.name}, and a new one begun")
 
-    def _classify(self, error: sqlite3.Error) -> _UnusableFileError:
-        """Tell a damaged cache from another program's file by the application number in the header."""
+    def _fault(self, error: Exception) -> _UnusableFileError | None:
+        """Return what is wrong with the file; None where the error is none of its faults.
+
+        A damaged cache is told from another program's file by the application number in the header.
+        """
+        if isinstance(error, _UnusableFileError):
+            return error
+        if isinstance(error, OSError) or _code(error) & 0xFF in _CIRCUMSTANCES:
+            return None
         try:
             with self._file.open("rb") as file:
                 is_ours = file.read(72)[68:] == APPLICATION.to_bytes(4, "big")
@@ -305,7 +307,7 @@ def _transaction(stored: sqlite3.Connection, how: str = "immediate") -> Iterator
         raise
 
 
-def _code(error: sqlite3.Error) -> int:
+def _code(error: Exception) -> int:
     """Return SQLite's code of an error; errors of Python's module have none, and are faults of the content."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
 

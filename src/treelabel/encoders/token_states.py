@@ -6,7 +6,6 @@ An encoder that is no transformer has no such states; its vectors of single word
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from treelabel.core.progress import progress_bar
-from treelabel.core.types import FloatArray, IntArray, LongArray
+from treelabel.core.types import FloatArray, LongArray
 from treelabel.encoders.backbone import load_backbone
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.files import USUAL_LENGTH, cache_folder
@@ -32,15 +31,14 @@ TEXTS_AT_ONCE = 256
 
 @dataclass(frozen=True, eq=False)
 class TokenStates:
-    """Hidden states of texts, one token after another: the rows `values[indices[ptr[i] : ptr[i + 1]]]` are text i's.
+    """Hidden states of texts: the ids of `tokens` are rows of `values`, of which the first is zeros, for padding.
 
     Memory: 2 bytes × width per row of `values`, and 4 bytes per token. Equal tokens may share a row, as words do whose
     vectors do not depend on the text, and some of the texts share the rows of all.
     """
 
     values: npt.NDArray[np.float16]
-    ptr: LongArray
-    indices: IntArray
+    tokens: Tokens
 
     @classmethod
     def of_rows(cls, rows: Sequence[npt.NDArray[Any]], width: int) -> "TokenStates":
@@ -58,8 +56,9 @@ class TokenStates:
         TokenStates
             The states of all texts.
         """
-        values = np.concatenate([np.zeros((0, width), np.float16), *rows], dtype=np.float16)
-        return cls(values, _row_pointers([len(row) for row in rows]), np.arange(len(values), dtype=np.int32))
+        values = np.concatenate([np.zeros((1, width), np.float16), *rows], dtype=np.float16)
+        ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
+        return cls(values, Tokens(np.arange(1, len(values), dtype=np.int32), np.append(0, ends), 0))
 
     @classmethod
     def of_words(cls, texts: Sequence[Sequence[int]], vectors: FloatArray) -> "TokenStates":
@@ -81,47 +80,34 @@ class TokenStates:
         >>> states.batch(np.array([0]))[0].tolist(), states.lengths.tolist()
         ([[[2.0], [1.0], [2.0]]], [3, 0])
         """
-        indices = np.fromiter((word for text in texts for word in text), np.int32)
-        return cls(as_half(vectors), _row_pointers([len(text) for text in texts]), indices)
+        values = np.concatenate([np.zeros_like(vectors[:1], np.float16), as_half(vectors)])
+        return cls(values, Tokens.of_rows([[1 + word for word in text] for text in texts], 0))
 
     def __len__(self) -> int:
-        return len(self.ptr) - 1
+        return len(self.tokens)
 
     @property
     def width(self) -> int:
         """The width of a state."""
         return int(self.values.shape[1])
 
-    @cached_property
+    @property
     def lengths(self) -> LongArray:
         """The number of tokens of each text."""
-        return np.diff(self.ptr)
+        return self.tokens.lengths
 
     def rows(self) -> list[npt.NDArray[np.float16]]:
         """Return the states of each text."""
-        return [self.values[self.indices[start:end]] for start, end in zip(self.ptr[:-1], self.ptr[1:], strict=True)]
+        return [self.values[ids] for ids in np.split(self.tokens.ids, self.tokens.ptr[1:-1])[: len(self)]]
 
     def select(self, rows: LongArray) -> "TokenStates":
         """Return the states of some texts, without a copy of them."""
-        return TokenStates(self.values, _row_pointers(self.lengths[rows]), self._token_rows(rows))
+        return TokenStates(self.values, self.tokens.select(rows))
 
     def batch(self, rows: LongArray) -> tuple[Tensor, Tensor]:
         """Return the states and the attention mask of some texts: texts × the longest of them (× width)."""
-        lengths = self.lengths[rows]
-        mask = np.arange(max(1, int(lengths.max(initial=0)))) < lengths[:, None]
-        states = np.zeros((*mask.shape, self.width), np.float32)
-        states[mask] = self.values[self._token_rows(rows)]
-        return torch.from_numpy(states), torch.from_numpy(mask.astype(np.int64))
-
-    def _token_rows(self, rows: LongArray) -> IntArray:
-        """Return where the tokens of some texts are, one text after another."""
-        parts = [self.indices[self.ptr[row] : self.ptr[row + 1]] for row in rows]
-        return np.concatenate([np.zeros(0, np.int32), *parts], dtype=np.int32)
-
-
-def _row_pointers(lengths: Sequence[int] | LongArray) -> LongArray:
-    """Return where texts of these lengths begin and end, one after another."""
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+        ids, mask = self.tokens.batch(rows)
+        return torch.from_numpy(self.values[ids.numpy()].astype(np.float32)), mask
 
 
 class StateEncoder:

@@ -59,6 +59,10 @@ class Tokens:
         """The number of tokens of each text."""
         return np.diff(self.ptr)
 
+    def select(self, rows: LongArray) -> "Tokens":
+        """Return the token ids of some texts."""
+        return Tokens.of_rows([self.ids[self.ptr[row] : self.ptr[row + 1]] for row in rows], self.pad)
+
     def batch(self, rows: LongArray) -> "tuple[Tensor, Tensor]":
         """Return the ids and the attention mask of some texts, texts × the longest of them."""
         import torch

@@ -97,7 +97,7 @@ class NeuralModel(NetworkSettings):
 
             self.fitted_ = FittedNetwork.restore(self, objective, (values, arrays), folder)
 
-    def exported(self, runtime: Literal["onnx", "int8"] = "onnx") -> "Neural":
+    def export(self, runtime: Literal["onnx", "int8"] = "onnx") -> "Neural":
         """Return the model as an ONNX graph from token ids to probabilities, which needs no torch to score.
 
         Parameters
@@ -114,16 +114,15 @@ class NeuralModel(NetworkSettings):
         if runtime not in ("onnx", "int8"):
             raise TreelabelError(f"expected the runtime onnx or int8, found {runtime!r}")
         if not hasattr(self, "fitted_"):
-            raise not_fitted(f"this {self.name} model has not learned anything yet; call fit before exported")
+            raise not_fitted(f"this {self.name} model has not learned anything yet; call fit before export")
         if isinstance(self.fitted_, ExportedNetwork):
             raise TreelabelError("this model is an ONNX graph already; export the model that it was made of")
         graph = Neural(
             **{name: value for name, value in self.get_params(deep=False).items() if name in SHARED_SETTINGS}
         )
         graph.train = self.trained_part
-        graph.hierarchy_, graph.regime_ = self.hierarchy_, self.regime_
-        graph.stop_nodes_, graph.rule_, graph.evidence_ = self.stop_nodes_, self.rule_, self.evidence_
-        graph.profile_, graph.form_, graph.reading_ = self.profile_, self.form_, self.reading_
+        for name in ("hierarchy_", "regime_", "stop_nodes_", "rule_", "evidence_", "profile_", "form_"):
+            setattr(graph, name, getattr(self, name))
         with require_extra("neural", "exporting a model"):
             graph.fitted_ = self.fitted_.export(runtime)
         return graph

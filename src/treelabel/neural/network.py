@@ -21,15 +21,13 @@ from treelabel.neural.featurizers import Inputs
 from treelabel.neural.hardware import threads_for
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.losses.truth import PreparedLabels
-from treelabel.neural.objective import Objective
+from treelabel.neural.objective import LOG_INVERSE_TEMPERATURE, Objective
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import Stage
 from treelabel.selection.training import log_loss
 
 # Dropout before the outputs, as in BERT's own classifier.
 DROPOUT = 0.1
-# Bounds of the logarithm of the inverse temperature, in which the search is made.
-LOG_INVERSE_TEMPERATURE = (-3.0, 1.5)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,7 @@ from treelabel.encoders.registry import Pooling, default_encoder_name, spec_with
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.settings import PartialShare, Seed
-from treelabel.neural.losses.registry import LOSSES
-from treelabel.neural.objective import checked_params
+from treelabel.neural.objective import check_loss
 from treelabel.neural.training_arguments import DEFAULT_ARGUMENTS, Recipe, RecipeName, TrainingArguments
 
 if TYPE_CHECKING:
@@ -142,18 +141,13 @@ class NetworkSettings(Model):
         return default_encoder_name(None if self.trained_part == "head" else "transformer")
 
     def _check_settings(self) -> None:
-        checked_params(self.loss_params)
-        if self.loss != "auto":
-            LOSSES.find(self.loss)
+        check_loss(self.loss, self.loss_params)
         if self.has_own_loss and (self.loss != "bce" or self.loss_params):
             raise TreelabelError(
                 f"the model {self.name} has a loss of its own: leave out loss and loss_params, found {self.loss!r}"
             )
         self.training.check_rates(self.name)
-        self._check_combinations()
-
-    def _check_combinations(self) -> None:
-        """Refuse settings that exclude each other; type hints have limited each of them."""
+        # Settings that exclude each other; type hints have limited each of them.
         mode, frozen, arguments = self.mode_setting, self.trained_part == "head", self.training
         is_object = self.encoder is not None and not isinstance(self.encoder, str)
         about_encoder = arguments.frozen_layers or arguments.layerwise_lr_decay != 1 or arguments.gradient_checkpointing

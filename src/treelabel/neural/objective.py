@@ -21,6 +21,8 @@ from treelabel.selection.training import Training
 if TYPE_CHECKING:
     from treelabel.neural.losses.base import Loss
 
+# Bounds of the logarithm of the inverse temperature, in which the search is made.
+LOG_INVERSE_TEMPERATURE = (-3.0, 1.5)
 # A softmax over more leaves than this takes longer than a DAG's sigmoids.
 MANY_LEAVES = 2_000
 # Nodes of a document that are kept where there are very many.
@@ -112,8 +114,7 @@ class Objective:
     @cached_property
     def loss(self) -> "Loss":
         """The torch module of the loss, which stays on the CPU."""
-        loss: Loss = self.spec.build()
-        return loss
+        return self.spec.build()
 
     def require_outputs(self, count: int) -> None:
         """Refuse weights from a file that are of more or fewer outputs than the loss has."""
@@ -226,6 +227,13 @@ def checked_params(loss_params: Any) -> Mapping[str, float]:
             "{'beta': 0.1} for champ"
         )
     return dict(loss_params)
+
+
+def check_loss(name: str, loss_params: Any) -> None:
+    """Refuse a loss that there is not, and parameters that are no mapping."""
+    checked_params(loss_params)
+    if name != "auto":
+        LOSSES.find(name)
 
 
 def usable(spec: LossSpec, truth: LabelMatrix) -> BoolArray:

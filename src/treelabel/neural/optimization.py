@@ -52,10 +52,10 @@ def linear(step: float, steps: int, warmup_ratio: float) -> float:
     return (steps - step) / max(steps - warmup, 1e-9)
 
 
-def slanted(step: float, steps: int, warmup_ratio: float) -> float:
+def slanted_triangle(step: float, steps: int, warmup_ratio: float) -> float:
     """Slanted triangular rates (Howard and Ruder 2018): (1 + p (32 - 1)) / 32, where p rises to 1 and falls slowly.
 
-    >>> [slanted(step, 10, 0.2) for step in (0, 2, 10)]
+    >>> [slanted_triangle(step, 10, 0.2) for step in (0, 2, 10)]
     [0.03125, 1.0, 0.03125]
     """
     warmup = max(1, int(warmup_ratio * steps))
@@ -73,7 +73,7 @@ def constant(step: float, steps: int, warmup_ratio: float) -> float:
 
 
 Schedule = Callable[[float, int, float], float]
-SCHEDULES: dict[str, Schedule] = {"linear": linear, "slanted": slanted, "constant": constant}
+SCHEDULES: dict[str, Schedule] = {"linear": linear, "slanted": slanted_triangle, "constant": constant}
 
 
 @dataclass

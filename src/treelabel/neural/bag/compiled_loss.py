@@ -12,7 +12,7 @@ from scipy import special
 
 from treelabel.core.compute import kernel
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
-from treelabel.neural.losses.layout import NodeGroups, even_shares, leaves_below
+from treelabel.neural.losses.layout import NodeGroups, Ragged, even_shares, leaves_below
 from treelabel.neural.losses.registry import LossSpec
 
 SIGMOID, SOFTMAX = range(2)
@@ -69,15 +69,12 @@ class CompiledLoss:
         """Plan the loops of a loss of COMPILED."""
         kind, conditional = COMPILED[spec.row.name]
         count, siblings = len(spec.outputs), NodeGroups.of(spec.hierarchy) if conditional else None
-        offsets = np.zeros(count)
-        if siblings is None:
-            return cls(
-                spec, Plan(kind, np.array([0, count]), np.arange(count, dtype=np.int32), as_float(offsets)), None
-            )
-        if "tau" in spec.params and spec.frequencies is not None:
-            offsets = spec.params["tau"] * siblings.log_shares(spec.frequencies)
-        members = siblings.members
-        return cls(spec, Plan(kind, members.ptr, members.idx.astype(np.int32), as_float(offsets)), siblings)
+        members, offsets = Ragged.of([0, count], np.arange(count)), np.zeros(count)
+        if siblings is not None:
+            members = siblings.members
+            if "tau" in spec.params and spec.frequencies is not None:
+                offsets = spec.params["tau"] * siblings.log_shares(spec.frequencies)
+        return cls(spec, Plan(kind, members.ptr, members.idx.astype(np.int32), offsets.astype(np.float32)), siblings)
 
     def targets(self, truth: Any) -> Targets:
         """Prepare the truth about documents; refuse labels that the loss cannot learn from."""
@@ -86,11 +83,11 @@ class CompiledLoss:
         if self.siblings is not None:
             judged = self.siblings.with_true_member if self.plan.kind == SOFTMAX else self.siblings.with_true_parents
             groups = judged(closed)
-            return Targets(groups.ptr, groups.idx.astype(np.int32), true.ptr, true.idx.astype(np.int32))
-        # All outputs are one group: sigmoids judge every document in it, a softmax those with a true output.
-        counts = true.sizes if self.plan.kind == SOFTMAX else np.ones(closed.shape[0], np.int64)
-        group_ptr = np.concatenate([[0], np.cumsum(counts)])
-        return Targets(group_ptr, np.zeros(group_ptr[-1], np.int32), true.ptr, true.idx.astype(np.int32))
+        else:
+            # All outputs are one group: sigmoids judge every document in it, a softmax those with a true output.
+            ptr = true.ptr if self.plan.kind == SOFTMAX else np.arange(closed.shape[0] + 1)
+            groups = Ragged.of(ptr, np.zeros(ptr[-1]))
+        return Targets(groups.ptr, groups.idx.astype(np.int32), true.ptr, true.idx.astype(np.int32))
 
     def workspace(self) -> Workspace:
         """Allocate memory for one document."""
@@ -114,11 +111,6 @@ class CompiledLoss:
         first, sizes = self.plan.ptr[:-1], np.diff(self.plan.ptr)
         p = np.exp(logits - np.repeat(np.maximum.reduceat(logits, first, axis=1), sizes, axis=1))
         return np.asarray(p / np.repeat(np.add.reduceat(p, first, axis=1), sizes, axis=1))
-
-
-def as_float(values: DoubleArray) -> FloatArray:
-    """Return values in single precision."""
-    return values.astype(np.float32)
 
 
 def times_parents(spec: LossSpec, conditional: DoubleArray) -> DoubleArray:

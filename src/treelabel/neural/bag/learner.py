@@ -14,7 +14,7 @@ from treelabel.core.types import DoubleArray, FloatArray, LongArray
 from treelabel.neural.bag import sgd
 from treelabel.neural.bag.compiled_loss import COMPILED, CompiledLoss, Targets, Workspace
 from treelabel.neural.bag.sgd import INITIAL_SQUARES, BagWeights, NgramRows
-from treelabel.neural.objective import Objective
+from treelabel.neural.objective import LOG_INVERSE_TEMPERATURE, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -170,10 +170,6 @@ def node_probabilities(objective: Objective, logits: DoubleArray) -> DoubleArray
     return objective.loss.node_probabilities(logits)
 
 
-# The range of the logarithm of the inverse temperature.
-LOG_INVERSE_TEMPERATURES = (-3.0, 1.5)
-
-
 def fit_inverse_temperature(steps: Steps, examples: BagExamples) -> tuple[float, float]:
     """Return the smallest mean loss of documents, and the inverse temperature (a factor of all logits) that reaches it.
 
@@ -183,7 +179,7 @@ def fit_inverse_temperature(steps: Steps, examples: BagExamples) -> tuple[float,
     if not np.isfinite(logits).all():
         return np.inf, 1.0
     fitted = fit_temperature(
-        lambda inverse: steps.mean_loss(examples, logits, float(inverse)), LOG_INVERSE_TEMPERATURES, tolerance=0.01
+        lambda inverse: steps.mean_loss(examples, logits, float(inverse)), LOG_INVERSE_TEMPERATURE, tolerance=0.01
     )
     return fitted.loss, fitted.inverse
 

@@ -27,13 +27,11 @@ from treelabel.neural.bag.learner import (
 )
 from treelabel.neural.bag.sgd import BagWeights
 from treelabel.neural.bag.word_vectors import read_vectors
-from treelabel.neural.losses.registry import LOSSES
-from treelabel.neural.objective import Objective, checked_params, with_objective
+from treelabel.neural.objective import Objective, check_loss, with_objective
 from treelabel.scores.score_matrix import Scores
 from treelabel.text.ngrams import LARGEST_N, NgramShape
 from treelabel.text.tfidf import Tfidf
 
-DENSE_BLOCK = 1 << 22
 MOST_FEATURES = 1 << 30
 
 
@@ -148,9 +146,7 @@ class Bag(Model):
             weights.outputs[:] = earlier.outputs_
 
     def _check_settings(self) -> None:
-        checked_params(self.loss_params)
-        if self.loss != "auto":
-            LOSSES.find(self.loss)
+        check_loss(self.loss, self.loss_params)
         if self.ngram_range[0] != 1:
             raise TreelabelError(
                 f"the setting ngram_range of the model bag is {self.ngram_range!r}; expected (1, n), such as (1, 2) "
@@ -182,11 +178,10 @@ class Bag(Model):
         objective = self.objective_
         no_squares = np.zeros(0, np.float32)
         weights = BagWeights(self.inputs_, self.outputs_, no_squares, no_squares)
-        step = max(1, DENSE_BLOCK // max(1, len(objective.change.new)))
         parts = []
-        for low in range(0, max(1, len(texts)), step):
-            rows = ngram_rows(self.tfidf_, texts[low : low + step])
-            logits = self.inverse_temperature_ * compute_logits(rows, weights).astype(np.float64)
+        for rows in objective.portions(len(texts)):
+            raw = compute_logits(ngram_rows(self.tfidf_, texts.take(rows)), weights)
+            logits = self.inverse_temperature_ * raw.astype(np.float64)
             parts.append(objective.scores_of(node_probabilities(objective, logits)).values)
         return Scores.concat(self.hierarchy_, parts)
 

@@ -65,7 +65,7 @@ class LabelClusters(nn.Module):
     (torch.Size([5, 9]), [8, 4])
     """
 
-    columns: Tensor
+    label_of: Tensor
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class LabelClusters(nn.Module):
         """Return the logits of all outputs, texts × outputs."""
         labels = self.label_logits(vectors)
         nothing = torch.full_like(labels[:, :1], float(ABSENT))
-        return torch.cat([labels, nothing], dim=1)[:, self.get_buffer("label_of")]
+        return torch.cat([labels, nothing], dim=1)[:, self.label_of]
 
     def losses(self, vectors: Tensor, true: Tensor) -> Tensor:
         """Compute the cross-entropy of each text, of whose tails only those with true labels are looked into.

@@ -236,7 +236,7 @@ class XTransformer(NeuralModel):
         """Every label has a probability of its own."""
         return False
 
-    def exported(self, runtime: Literal["onnx", "int8"] = "onnx") -> Neural:
+    def export(self, runtime: Literal["onnx", "int8"] = "onnx") -> Neural:
         """Refuse: rankers are no part of a network."""
         raise TreelabelError("the model x_transformer ranks by sparse tf-idf, which is no graph of one transformer")
 
