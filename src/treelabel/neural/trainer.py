@@ -41,7 +41,6 @@ from treelabel.neural.weight_files import (
     read_checkpoint,
     resume,
     save_checkpoint,
-    set_weights,
     trained_weights,
 )
 
@@ -133,7 +132,7 @@ class Trainer:
         # What was learned with rates of its own is not what a run without a deadline learns, though epochs ran out.
         state.stopped = state.stopped or self.is_late or made_late
         if state.best_weights:
-            set_weights(self.network, state.best_weights)
+            self.network.load_state_dict(state.best_weights, strict=False)
         self._require_finite()
         return state
 

@@ -163,26 +163,14 @@ class TrainState:
 
 def trained_weights(network: nn.Module) -> Weights:
     """Return what training changes, by name: weights, and running statistics such as those of batch normalisation."""
+    saved, buffers = network.state_dict(), network.named_buffers()
     weights = {name: p for name, p in network.named_parameters() if p.requires_grad}
-    return weights | {name: value for name, value in _statistics(network).items() if not name.startswith("backbone.")}
-
-
-def _statistics(network: nn.Module) -> Weights:
-    saved = network.state_dict().keys()
-    return {name: value for name, value in network.named_buffers() if name in saved}
+    return weights | {name: value for name, value in buffers if name in saved and not name.startswith("backbone.")}
 
 
 def copy_to_cpu(weights: Mapping[str, Tensor]) -> Weights:
     """Return copies on the CPU, which training leaves alone."""
     return {name: value.detach().to("cpu", copy=True).contiguous() for name, value in weights.items()}
-
-
-def set_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Overwrite some or all weights of a network, by name."""
-    current = {**dict(network.named_parameters()), **_statistics(network)}
-    with torch.no_grad():
-        for name, value in weights.items():
-            current[name].copy_(value)
 
 
 def save_checkpoint(
@@ -235,10 +223,9 @@ def resume(stored: tuple[str, Weights], network: nn.Module, optimizer: torch.opt
     """Restore network, optimizer and random numbers in place from what `read_checkpoint` returned."""
     state, tensors = stored
     parts = _by_prefix(tensors)
-    set_weights(network, parts["weights"])
-    moments: dict[int, dict[str, Any]] = {}
-    for number, values in _by_prefix(parts.get("optimizer", {})).items():
-        moments[int(number)] = dict(values)
+    # Frozen weights are not stored.
+    network.load_state_dict(parts["weights"], strict=False)
+    moments = {int(number): values for number, values in _by_prefix(parts.get("optimizer", {})).items()}
     optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
     torch.set_rng_state(tensors["random"])
     return TrainState(**json.loads(state), best_weights=parts.get("best", {}))

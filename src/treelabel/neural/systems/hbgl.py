@@ -90,10 +90,8 @@ class HbglNetwork(Network):
         self.register_buffer("pattern", level_attention(self.depth), persistent=False)
         self.register_buffer("slot_levels", torch.arange(1, self.depth + 1).repeat(2), persistent=False)
         if spec.backbone is not None:
-            BackboneBody(spec.backbone, self.depth).check(spec.width)
+            BackboneBody(spec.backbone, self.depth).check(spec.width, runs=spec.name_vectors is not None)
         if spec.name_vectors is not None:
-            if spec.backbone is not None:
-                BackboneBody(spec.backbone, self.depth).check_attention(spec.width)
             self.global_losses = self.pretrain_labels(settings, spec)
 
     @property

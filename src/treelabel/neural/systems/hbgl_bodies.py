@@ -120,8 +120,8 @@ class BackboneBody:
         hidden: Tensor = self.backbone(attention_mask=added, **arguments).last_hidden_state
         return hidden[:, length - start :]
 
-    def check(self, width: int) -> None:
-        """Refuse a transformer that takes no vectors as inputs, or has too few positions; nothing is run."""
+    def check(self, width: int, runs: bool) -> None:
+        """Refuse a transformer that takes no vectors, has too few positions or, where it runs, attends to too much."""
         missing = sorted({"inputs_embeds", "position_ids", "attention_mask"} - self.arguments)
         kind = type(self.backbone).__name__
         if missing:
@@ -140,11 +140,7 @@ class BackboneBody:
                 f"HBGL writes one position per level after the text, but the encoder has {self.longest + self.depth} "
                 f"positions and the hierarchy {self.depth} levels"
             )
-
-    def check_attention(self, width: int) -> None:
-        """Refuse a transformer that attends to what it must not."""
-        kind = type(self.backbone).__name__
-        if not self._honours_masks(width):
+        if runs and not self._honours_masks(width):
             raise TreelabelError(
                 f"HBGL cannot train this encoder: {kind} does not follow a four-dimensional attention mask, so that "
                 "labels would see the answers; give one of BERT's family, or use it frozen (mode=head)"

@@ -480,8 +480,7 @@ class Hgclr(NeuralModel):
     recipes = make_recipes(Recipe(30, 32, 3e-3), 3e-5, hidden=1e-3, outputs=1e-3)
     needs_names = True
 
-    # Both of the official run on the New York Times corpus; the others are 0.05 and 0.02 (Web of Science), 0.3 and 0.001
-    # (RCV1).
+    # Both of the official run on the New York Times corpus; others: 0.05, 0.02 (Web of Science); 0.3, 0.001 (RCV1).
     contrastive_weight: NonNegative = 0.3
     threshold: Annotated[float, Between(-1, 1e6)] = 0.002
     contrastive_temperature: Temperature = 1.0
