@@ -79,7 +79,7 @@ class RowCache:
         self._is_given_up = False
 
     def __enter__(self) -> Self:
-        self._reopen()
+        self._open()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -134,11 +134,11 @@ class RowCache:
                 fault = self._fault(error)
                 if _code(error) == sqlite3.SQLITE_READONLY_DBMOVED:
                     # Another process has set the file aside.
-                    self._reopen()
+                    self._open()
                 elif fault is not None:
                     self._quarantine(fault)
                     if not self._is_given_up:
-                        self._reopen()
+                        self._open()
                 elif is_writing:
                     self._is_writable = False
                     self._warn_not_stored(error)
@@ -147,7 +147,7 @@ class RowCache:
                     self._give_up(error)
         return None
 
-    def _reopen(self) -> None:
+    def _open(self) -> None:
         """Open the file, or start one; whatever is in the way is set aside."""
         for _ in range(3):
             self._close()
