@@ -212,8 +212,8 @@ def test_an_encoder_without_token_states_says_what_single_words_mean() -> None:
 
 def test_words_are_kept_once_and_some_texts_share_those_of_all() -> None:
     found = StateEncoder(WordVectors()).transform(["cat dog cat", "", "dog"])
-    # Those of "cat", "dog" and the empty text.
-    assert found.values.shape == (3, 32)
+    # Those of padding, "cat", "dog" and the empty text.
+    assert found.values.shape == (4, 32)
     some = found.select(np.array([2, 0]))
     assert some.values is found.values
     assert some.lengths.tolist() == [1, 3]

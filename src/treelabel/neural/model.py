@@ -121,8 +121,8 @@ class NeuralModel(NetworkSettings):
             **{name: value for name, value in self.get_params(deep=False).items() if name in SHARED_SETTINGS}
         )
         graph.train = self.trained_part
-        for name in ("hierarchy_", "regime_", "stop_nodes_", "rule_", "evidence_", "profile_", "form_"):
-            setattr(graph, name, getattr(self, name))
+        # All that was learned besides the network.
+        vars(graph).update({name: value for name, value in vars(self).items() if name.endswith("_")})
         with require_extra("neural", "exporting a model"):
             graph.fitted_ = self.fitted_.export(runtime)
         return graph
