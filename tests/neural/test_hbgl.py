@@ -20,6 +20,7 @@ from treelabel.neural.objective import Objective
 from treelabel.neural.systems.hbgl import Hbgl, HbglNetwork, keep
 from treelabel.neural.systems.hbgl_bodies import BackboneBody
 from treelabel.neural.systems.hbgl_labels import (
+    GlobalStage,
     alike_when_masked,
     edge_attention,
     sequences,
@@ -351,9 +352,7 @@ def test_the_global_stage_trains_label_embeddings_and_nothing_else(body: str) ->
     wanted = {name for name, value in network.named_parameters() if value.requires_grad}
     torch.manual_seed(0)
     parts = spec_of(H, None)
-    losses = network.pretrain_labels(
-        Hbgl(global_steps=60, global_learning_rate=0.02, global_mask=0.3, global_batch_size=8), parts
-    )
+    losses = network.pretrain_labels(GlobalStage(60, 0.02, 0.3, 8), parts)
     assert np.mean(losses[-10:]) < 0.8 * np.mean(losses[:10])
     changed = {name for name, value in network.state_dict().items() if not torch.equal(value, before[name])}
     assert changed == {"outputs.embeddings"}

@@ -217,7 +217,7 @@ def export(
     from treelabel.models.persistence.store import require_replaceable
 
     loaded: Any = load_model(model, require_signature)
-    if not hasattr(loaded, "exported"):
+    if not hasattr(loaded, "export"):
         raise TreelabelError(f"{model}: a model of the kind {loaded.name} is no network; only neural can be exported")
     require_replaceable(output, force)
     save(loaded.export("int8" if int8 else "onnx"), output, force)

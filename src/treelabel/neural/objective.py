@@ -114,7 +114,8 @@ class Objective:
     @cached_property
     def loss(self) -> "Loss":
         """The torch module of the loss, which stays on the CPU."""
-        return self.spec.build()
+        loss: Loss = self.spec.build()
+        return loss
 
     def require_outputs(self, count: int) -> None:
         """Refuse weights from a file that are of more or fewer outputs than the loss has."""

@@ -161,4 +161,5 @@ def make_loss(name: str, hierarchy: Hierarchy, frequencies: npt.ArrayLike | None
     Traceback (most recent call last):
     treelabel.core.errors.TreelabelError: the loss champ has no parameter 'gamma'; it has: beta=0.2 (0 to 1e+06)
     """
-    return LOSSES.find(name).bind(hierarchy, frequencies, params).build()
+    loss: Loss = LOSSES.find(name).bind(hierarchy, frequencies, params).build()
+    return loss

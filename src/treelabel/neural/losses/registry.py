@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,6 @@ from treelabel.core.types import DoubleArray, IntArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.neural.losses.layout import Ragged, leaf_order
-
-if TYPE_CHECKING:
-    from treelabel.neural.losses.base import Loss
 
 Needs = Literal["any", "path", "leaf"]
 Outputs = Literal["nodes", "leaves", "top"]
@@ -108,10 +105,9 @@ class LossSpec:
     frequencies: DoubleArray | None
     params: Mapping[str, float]
 
-    def build(self) -> "Loss":
-        """Build the torch module."""
-        made: Loss = self.row.maker(self)
-        return made
+    def build(self) -> Any:
+        """Build the torch module, a `Loss`: its class is not imported here, as that needs torch."""
+        return self.row.maker(self)
 
     @cached_property
     def outputs(self) -> IntArray:

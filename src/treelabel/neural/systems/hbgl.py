@@ -24,7 +24,7 @@ from treelabel.neural.losses.truth import LabelTargets
 from treelabel.neural.model import NeuralModel
 from treelabel.neural.network import Network, NetworkSpec
 from treelabel.neural.systems.hbgl_bodies import BackboneBody, Decoder
-from treelabel.neural.systems.hbgl_labels import LabelHead, pretrain_labels
+from treelabel.neural.systems.hbgl_labels import GlobalStage, LabelHead, pretrain_labels
 from treelabel.neural.training_arguments import Recipe, make_recipes
 from treelabel.selection.evidence import Stage
 
@@ -92,7 +92,7 @@ class HbglNetwork(Network):
         if spec.backbone is not None:
             BackboneBody(spec.backbone, self.depth).check(spec.width, runs=spec.name_vectors is not None)
         if spec.name_vectors is not None:
-            self.global_losses = self.pretrain_labels(settings, spec)
+            self.global_losses = self.pretrain_labels(settings.global_stage, spec)
 
     @property
     def body(self) -> BackboneBody | Decoder:
@@ -101,13 +101,13 @@ class HbglNetwork(Network):
 
     # The global stage
 
-    def pretrain_labels(self, settings: "Hbgl", spec: NetworkSpec) -> list[float]:
+    def pretrain_labels(self, stage: GlobalStage, spec: NetworkSpec) -> list[float]:
         """Train label embeddings on the hierarchy alone, with everything else frozen; dropout is on.
 
         Parameters
         ----------
-        settings
-            Those of the global stage count.
+        stage
+            The settings.
         spec
             Whether to end early, and whether to show a progress bar.
 
@@ -128,12 +128,12 @@ class HbglNetwork(Network):
                 parameter.requires_grad_(False)
             with threads_for(self):
                 encode = partial(body.states, None)
-                result, is_cut = pretrain_labels(head, encode, self.hierarchy, settings, stop, spec.progress)
+                result, is_cut = pretrain_labels(head, encode, self.hierarchy, stage, stop, spec.progress)
         finally:
             for parameter in trained:
                 parameter.requires_grad_(True)
             self.train(was_training)
-        self.stages_before = (Stage("labels", len(result), max(settings.global_steps, len(result)), stopped=is_cut),)
+        self.stages_before = (Stage("labels", len(result), max(stage.steps, len(result)), stopped=is_cut),)
         return result
 
     # The local stage
@@ -294,6 +294,11 @@ class Hbgl(NeuralModel):
     global_batch_size: Width = 4
     slot_mask: Share = 0.5
     decoder_size: Width = 128
+
+    @property
+    def global_stage(self) -> GlobalStage:
+        """The settings of the global stage."""
+        return GlobalStage(self.global_steps, self.global_learning_rate, self.global_mask, self.global_batch_size)
 
     def sequences(self, texts: Iterable[str]) -> list[list[list[str]]]:
         """Return what the paper predicts: the labels that are written at each level of each text, up to its end."""

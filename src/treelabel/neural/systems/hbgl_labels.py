@@ -6,8 +6,8 @@ number of labels: a sequence has at most LONGEST of them, and scores over all la
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, count, islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,9 +20,6 @@ from treelabel.core.types import LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.neural.losses.layout import NodeGroups
 from treelabel.neural.processes import agree_to_stop
-
-if TYPE_CHECKING:
-    from treelabel.neural.systems.hbgl import Hbgl
 
 # The most labels in one sequence: attention is quadratic in it, whatever the size of the hierarchy.
 LONGEST = 256
@@ -38,6 +35,29 @@ SPREAD = 0.02
 # Attention over label vectors alone, without a text: from vectors (n × S × width), the level of each position (S), and
 # whether a position (row) attends to another (column), to hidden states, n × S × width.
 Encode = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class GlobalStage:
+    """The settings of the global stage.
+
+    Parameters
+    ----------
+    steps
+        Steps of AdamW, each over one sequence of labels; every label is in a sequence at least once, so that a large
+        hierarchy takes at least as many steps as it has sub-trees. 0 leaves the stage out.
+    learning_rate
+        The learning rate, constant.
+    mask
+        The share of labels that are masked.
+    batch_size
+        How many copies of the sequence are masked, each anew, in a step.
+    """
+
+    steps: int
+    learning_rate: float
+    mask: float
+    batch_size: int
 
 
 class LabelHead(nn.Module):
@@ -179,7 +199,7 @@ def pretrain_labels(
     head: LabelHead,
     encode: Encode,
     hierarchy: Hierarchy,
-    settings: "Hbgl",
+    stage: GlobalStage,
     stop: StopSignal,
     progress: bool | None = None,
 ) -> tuple[list[float], bool]:
@@ -194,8 +214,8 @@ def pretrain_labels(
         The embeddings, and what goes with them; all parameters but the embeddings are expected to be frozen.
     encode
         Attention over labels.
-    settings
-        Those of the global stage count.
+    stage
+        The settings.
     stop
         Whether to end early; of a limited time labels have the share `GLOBAL_SHARE`, and texts the rest.
     progress
@@ -207,21 +227,21 @@ def pretrain_labels(
         The loss of each step (the binary cross-entropy summed over labels, its mean over masked labels), and whether
         there would have been more steps.
     """
-    if not settings.global_steps or not len(hierarchy):
+    if not stage.steps or not len(hierarchy):
         return [], False
     # Random numbers follow torch's seed.
     rng = np.random.default_rng(int(torch.randint(2**31, ())))
-    optimizer = torch.optim.AdamW([head.embeddings], settings.global_learning_rate, weight_decay=0.0)
+    optimizer = torch.optim.AdamW([head.embeddings], stage.learning_rate, weight_decay=0.0)
     groups, result = torch.from_numpy(alike_when_masked(hierarchy)), list[float]()
     label_stop = stop.share(GLOBAL_SHARE)
-    with progress_bar("learning labels", settings.global_steps, progress) as done, held_interrupt(label_stop):
-        for nodes in sequences(hierarchy, settings.global_steps, rng):
+    with progress_bar("learning labels", stage.steps, progress) as done, held_interrupt(label_stop):
+        for nodes in sequences(hierarchy, stage.steps, rng):
             if agree_to_stop(label_stop):
                 break
-            result.append(_step(head, encode, hierarchy, nodes, groups, settings))
+            result.append(_step(head, encode, hierarchy, nodes, groups, stage))
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            done(min(len(result), settings.global_steps), f"loss {result[-1]:.3f}")
+            done(min(len(result), stage.steps), f"loss {result[-1]:.3f}")
     if label_stop.reason == "interrupt":
         stop.interrupt()
     return result, label_stop.reason is not None
@@ -248,13 +268,13 @@ def sequences(hierarchy: Hierarchy, steps: int, rng: np.random.Generator) -> Ite
 
 
 def _step(
-    head: LabelHead, encode: Encode, hierarchy: Hierarchy, nodes: LongArray, groups: Tensor, settings: "Hbgl"
+    head: LabelHead, encode: Encode, hierarchy: Hierarchy, nodes: LongArray, groups: Tensor, stage: GlobalStage
 ) -> float:
     """Add the gradient of a step to the embeddings; return its loss."""
     device = head.embeddings.device
     ids, allowed = torch.from_numpy(nodes).to(device), edge_attention(hierarchy, nodes).to(device)
     levels = torch.from_numpy(np.concatenate([[0], hierarchy.depth[nodes]])).long().to(device)
-    masked = draw_masks(settings.global_batch_size, len(nodes), settings.global_mask)
+    masked = draw_masks(stage.batch_size, len(nodes), stage.mask)
     count, loss = int(masked.sum()), 0.0
     for copies in torch.split(masked.to(device), max(1, PASS_TOKENS // (len(nodes) + 1))):
         shown = torch.where(copies.unsqueeze(-1), head.mask, head.embeddings[ids])
