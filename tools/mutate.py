@@ -3,6 +3,7 @@
     python tools/mutate.py                     # 40 mutations drawn by seed 0
     python tools/mutate.py --seed 3 --count 80 # others
     python tools/mutate.py --rooms calibration # of one room only
+    python tools/mutate.py --room-only         # without the tests of other rooms, which take minutes for each survivor
     python tools/mutate.py --list              # which they would be
 
 A mutation reverses a comparison, an operator or a condition, swaps `min` and `max`, or changes a constant. Rooms have
@@ -20,8 +21,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -163,34 +165,51 @@ def draw(seed: int, count: int, rooms: list[str]) -> list[Mutation]:
     return sorted(drawn)
 
 
-def try_mutation(mutation: Mutation, copy: Path) -> Outcome:
+def try_mutation(mutation: Mutation, copy: Path, room_only: bool = False) -> Outcome:
     """Run the tests on a mutation in a copy of the repository, which is as before after it."""
     file = copy / mutation.file
-    text = file.read_text(encoding="utf-8")
-    file.write_text(mutation.apply(text), encoding="utf-8")
-    _forget_loops(file, copy)
+    text, times = file.read_text(encoding="utf-8"), (file.stat().st_atime_ns, file.stat().st_mtime_ns)
     first = [name for name in ROOMS[mutation.room][1] if (copy / name).exists()]
     try:
-        if _fails(first, copy):
-            return "killed by its room"
-        if _fails([], copy):
-            return "killed by another room"
+        with _without_loops(file, copy):
+            file.write_text(mutation.apply(text), encoding="utf-8")
+            if _fails([mutation.file, *first], copy):
+                return "killed by its room"
+            if not room_only and _fails([], copy):
+                return "killed by another room"
     except subprocess.TimeoutExpired:
         return "killed by time"
     finally:
         file.write_text(text, encoding="utf-8")
-        _forget_loops(file, copy)
+        os.utime(file, ns=times)
     return "SURVIVED"
 
 
-def _forget_loops(file: Path, copy: Path) -> None:
-    """Remove compiled loops that may have a loop of this file in them: numba looks at the caller's file only."""
-    if "kernel" in file.read_text(encoding="utf-8"):
-        for cached in (copy / PACKAGE).rglob("__pycache__/*"):
-            if cached.suffix not in (".nbi", ".nbc", ".loop"):
-                continue
-            if file.parent in (cached.parents[1], cached.parents[2]) or file.parent.parent == cached.parents[1]:
-                cached.unlink()
+@contextmanager
+def _without_loops(file: Path, copy: Path) -> Iterator[None]:
+    """Put aside compiled loops that may have a loop of a file in them: numba looks at the caller's file only."""
+    texts = {each: each.read_text(encoding="utf-8") for each in (copy / PACKAGE).rglob("*.py")}
+    callers, before = {file}, set[Path]()
+    while callers != before:
+        before = callers
+        imports = [f"{'.'.join(each.relative_to(copy / 'src').with_suffix('').parts)} import" for each in callers]
+        callers = callers | {each for each, text in texts.items() if any(name in text for name in imports)}
+    stored = {cached: cached.read_bytes() for cached in _loops_of(callers)}
+    try:
+        for cached in stored:
+            cached.unlink()
+        yield
+    finally:
+        for cached in _loops_of(callers):
+            cached.unlink()
+        for cached, content in stored.items():
+            cached.write_bytes(content)
+
+
+def _loops_of(files: Iterable[Path]) -> list[Path]:
+    """List the files in which loops of source files are stored."""
+    beside = [cached for each in files for cached in each.parent.glob(f"__pycache__/{each.stem}.*")]
+    return [cached for cached in beside if cached.suffix in (".nbi", ".nbc", ".loop")]
 
 
 def _fails(tests: list[str], copy: Path) -> bool:
@@ -218,6 +237,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--rooms", nargs="+", choices=list(ROOMS), default=list(ROOMS))
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--room-only", action="store_true", help="run only the tests of a mutation's room")
     parser.add_argument("--list", action="store_true", help="only list the mutations")
     options = parser.parse_args()
     drawn = draw(options.seed, options.count, options.rooms)
@@ -231,7 +251,7 @@ def main() -> int:
             if not hasattr(local, "copy"):
                 local.copy = Path(folder, str(threading.get_ident()))
                 copy_repository(local.copy)
-            outcome = try_mutation(mutation, local.copy)
+            outcome = try_mutation(mutation, local.copy, options.room_only)
             print(f"{outcome:23} {mutation.file}:{mutation.line}: {mutation.before} -> {mutation.after}", flush=True)
             return outcome
 
