@@ -14,7 +14,7 @@ from tests import reference_calibration as slow
 from treelabel import Hierarchy, Scores
 from treelabel.calibration import candidates, likelihood, pools
 from treelabel.calibration.candidates import CandidateIsotonic, CandidateSoftmax
-from treelabel.calibration.contract import LEVELS, OutputSpace, levels_of, sum_to_nodes, terminal_paths
+from treelabel.calibration.contract import ABSENT, LEVELS, OutputSpace, levels_of, sum_to_nodes, terminal_paths
 from treelabel.calibration.isotonic import STEPS, Isotonic, _fit_slopes, apply_isotonic, fit_isotonic, log_odds
 from treelabel.calibration.path_softmax import (
     PathSoftmax,
@@ -264,13 +264,25 @@ def test_node_pools(seed: int, pair: tuple[type[NodePool], Callable[..., Any]], 
     pool = kind.equal(h, 2)
     pool = pool.restore({"coefficients": rng.normal(size=pool.coefficients.shape)})
     shape = (3, len(h))
-    scores = [np.where(rng.random(shape) < 0.6, rng.random(shape), 0).astype(np.float32) for _ in range(2)]
+    # Some models are certain, nearly so, or give next to nothing.
+    extreme = rng.choice([0, 1e-6, 2e-6, 1e-3, 0.999, 1 - 1e-5, 1], (2, *shape))
+    scores = [np.where(rng.random(shape) < 0.6, rng.random(shape), each).astype(np.float32) for each in extreme]
     fast = pool.probabilities([sparse.csr_array(each) for each in scores] if sparse_scores else scores)
     dense = fast.toarray() if sparse_scores else fast
     for row in range(3):
         expected = twin(h, [each[row] for each in scores], pool.coefficients)
         assert dense[row] == pytest.approx(expected, abs=1e-4)
     assert sparse.issparse(fast) == sparse_scores
+
+
+def test_two_that_are_certain_are_no_more_certain_than_one() -> None:
+    h = Hierarchy.flat(["a", "b"])
+    pool = CandidatePool.equal(h, 2)
+    # Only the noisy or counts, of which the odds are a million at most.
+    pool = pool.restore({"coefficients": np.tile([0.0, 0, 0, 0, 0, 0.5], (LEVELS + 1, 1))})
+    nearly = np.array([[1 - 2e-4, 0.5]])
+    p = pool.probabilities([nearly, nearly])
+    assert p[0] == pytest.approx([expit(0.5 * np.log(1e6)), expit(0.5 * np.log(3))], abs=1e-6)
 
 
 def test_equal_pools_of_one_model_change_nothing() -> None:
@@ -282,6 +294,101 @@ def test_equal_pools_of_one_model_change_nothing() -> None:
     missing = CandidatePool.equal(h, 2).coefficients[0]
     assert missing == pytest.approx([0, np.log(1e-6) / 2, np.log(1e-6) / 2, 0.5, 0.5, 0])
     assert CandidatePool.equal(h, 1).coefficients[0, 1] == -10
+
+
+# Fitted parameters: those of the evidence that is meant
+
+
+FITTED = [Hierarchy.from_paths(["a > b > c", "a > b > d", "a > e", "f > g", "f > h"]),
+          Hierarchy.from_edges([("a", "c"), ("b", "c"), ("a", "d"), ("b", "e"), ("c", "f"), ("d", "f")])]  # fmt: skip
+
+
+def documents_of(h: Hierarchy, multiple_paths: bool, shared: bool = False) -> tuple[OutputSpace, Any, LabelMatrix]:
+    """Draw 80 documents with a label of any level, and margins that know it, some of them absent."""
+    rng = np.random.default_rng(0)
+    labels = one_path(h, rng, 80)
+    outputs = OutputSpace.of(h, labels, multiple_paths=multiple_paths, shared=shared)
+    margins = margins_for(outputs, rng, 80) + outputs.targets(labels).toarray().astype(np.float32)
+    margins[::7, 1] = ABSENT
+    return outputs, margins, labels
+
+
+@pytest.mark.parametrize("h", FITTED, ids=["tree", "DAG"])
+def test_sigmoids_are_fitted_to_the_documents_that_have_all_parents(h: Hierarchy) -> None:
+    outputs, margins, labels = documents_of(h, multiple_paths=True)
+    sigmoids = SiblingSigmoid(outputs).fit(margins, labels).sigmoids
+    closed = h.closure(labels).toarray()
+    for level in range(LEVELS + 1):
+        judged = [
+            (margins[row, output], bool(closed[row, node]))
+            for node, output in zip(outputs.nodes.tolist(), outputs.node_outputs.tolist(), strict=True)
+            for row in range(80)
+            if slow.level_of(h, node) == level and margins[row, output] > ABSENT
+            if all(closed[row, parent] for parent in slow.parents_of(h, node))
+        ]
+        values, true = np.array([each[0] for each in judged], np.float32), np.array([each[1] for each in judged], bool)
+        assert sigmoids[level] == pytest.approx(likelihood.fit_sigmoid(values, true) if judged else (1, 0), abs=1e-3)
+    # A level without a true label says nothing.
+    tops = label_matrix(np.arange(81), np.zeros(80, np.int32), len(h))
+    assert SiblingSigmoid(outputs).fit(margins, tops).sigmoids[2].tolist() == [1, 0]
+
+
+def test_temperatures_are_fitted_to_the_choices_below_true_parents() -> None:
+    h = FITTED[0]
+    outputs, margins, labels = documents_of(h, multiple_paths=False)
+    fitted = SiblingSoftmax(outputs).fit(margins, labels)
+    closed, ends = h.closure(labels).toarray(), h.most_specific(labels).toarray()
+    output_of = dict(zip(outputs.nodes.tolist(), outputs.node_outputs.tolist(), strict=True))
+    stops = {int(outputs.terminals[stop]): int(outputs.terminal_outputs[stop]) for stop in outputs.stops}
+    choices: dict[int, list[tuple[list[float], int]]] = {}
+    for row in range(80):
+        for parent in [-1, *np.flatnonzero(closed[row]).tolist()]:
+            children = [node for node in output_of if int(h.parent[node]) == parent]
+            columns = [output_of[node] for node in children] + ([stops[parent]] if parent in stops else [])
+            true = [bool(closed[row, node]) for node in children] + [parent >= 0 and bool(ends[row, parent])]
+            if len(columns) > 1 and margins[row, columns[true.index(True)]] > ABSENT:
+                level = 1 if parent < 0 else slow.level_of(h, parent) + 1
+                logits = [*margins[row, columns].tolist(), *[-np.inf] * (4 - len(columns))]
+                choices.setdefault(level, []).append((logits, true.index(True)))
+    assert sorted(choices) == [1, 2, 3]
+    for level in range(LEVELS + 1):
+        logits, member = (np.array([each[which] for each in choices.get(level, [])]) for which in (0, 1))
+        expected = likelihood.fit_softmax_temperature(logits.astype(np.float32), member) if len(member) else 1
+        assert fitted.inverse_temperatures[level] == pytest.approx(expected, abs=1e-3)
+    plain = SiblingSoftmax(outputs, fitted.inverse_temperatures).probabilities(margins)
+    assert fitted.uniform_weights == pytest.approx(fit_uniform_weights(h, plain, h.closure(labels)))
+
+
+@pytest.mark.parametrize("h", FITTED, ids=["tree", "DAG"])
+def test_isotonic_maps_are_fitted_level_by_level(h: Hierarchy) -> None:
+    outputs, margins, labels = documents_of(h, multiple_paths=True, shared=True)
+    fitted = Isotonic(outputs).fit(margins, labels)
+    odds = log_odds(PathSoftmax(outputs, fitted.level_weights, fitted.mixture).probabilities(margins))
+    closed = h.closure(labels).toarray().astype(bool)
+    for level in range(1, 4):
+        judged = [
+            (margins[row, output], odds[row, node], closed[row, node])
+            for row in range(80)
+            for node, output in zip(outputs.nodes.tolist(), outputs.node_outputs.tolist(), strict=True)
+            if output >= 0 and slow.level_of(h, node) == level and margins[row, output] > ABSENT
+        ]
+        parts, true = np.array([each[:2] for each in judged], np.float32), np.array([each[2] for each in judged])
+        a, b, c = likelihood.fit_logistic(parts, true.astype(float), np.ones(len(true)))
+        assert fitted.coefficients[level] == pytest.approx([a, b, c], abs=1e-3)
+        expected = fit_isotonic(np.clip(parts @ [a, b] + c, -15, 15), true)
+        assert fitted.maps[level] == pytest.approx(expected, abs=0.02)
+    # Nothing is known of lower levels: their nodes are never taken for true.
+    assert not fitted.maps[4:, 2:].any()
+
+
+def test_before_it_is_fitted_evidence_is_the_margin() -> None:
+    h = Hierarchy.flat(["a", "b"])
+    outputs = OutputSpace.of(h, label_matrix([0, 1, 2], [0, 1], 2), multiple_paths=True)
+    maps = np.tile([-3.0, 3.0, *np.linspace(0, 1, STEPS + 1)], (LEVELS + 1, 1))
+    margins = np.array([[-1.0, 0.5], [2.0, 4.0]], np.float32)
+    expected = [[slow.isotonic_value(maps[1], each) for each in row] for row in margins.tolist()]
+    assert Isotonic(outputs, maps=maps).probabilities(margins) == pytest.approx(np.array(expected), abs=1e-6)
+    assert not Isotonic(outputs).probabilities(margins).any()
 
 
 # Fitted parameters: nothing nearby is better

@@ -29,7 +29,7 @@ from treelabel import Hierarchy, Scores, TreelabelError
 from treelabel.neural.losses.base import Loss, make_loss
 from treelabel.neural.losses.champ import Champ, largest_distance
 from treelabel.neural.losses.conditional_loss import ConditionalSoftmaxLa
-from treelabel.neural.losses.maps import group_tables
+from treelabel.neural.losses.maps import group_tables, leaf_slices
 from treelabel.neural.losses.registry import LOSSES, LossSpec
 from treelabel.neural.losses.soft_labels import SoftLabels
 
@@ -556,3 +556,12 @@ def test_groups_share_a_table_with_groups_of_their_size() -> None:
         [[1, 2, 3, 4, 5, 12, 12, 12]],
     ]
     assert position.tolist() == [0, 4, 4, 4, 4, 4, 2, 2, 1, 3, 3, 3]
+
+
+def test_leaves_that_follow_each_other_need_no_order() -> None:
+    none = np.zeros(3, np.int64)
+    # Nodes with the leaves 0 1 2, 1 2 and 0; then with 0 2 and 1.
+    slices, order, output = leaf_slices(np.array([0, 3, 5, 6]), np.array([0, 1, 2, 1, 2, 0]), none)
+    assert (slices.tolist(), order.tolist(), output.tolist()) == ([[0, 1, 0], [3, 3, 1]], [], [0, 0, 0])
+    slices, order, _ = leaf_slices(np.array([0, 2, 3]), np.array([0, 2, 1]), none)
+    assert (slices.tolist(), order.tolist()) == ([[0, 2], [2, 3]], [0, 2, 1])
