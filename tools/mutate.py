@@ -6,10 +6,11 @@
     python tools/mutate.py --room-only         # without the tests of other rooms, which take minutes for each survivor
     python tools/mutate.py --list              # which they would be
 
-A mutation reverses a comparison, an operator or a condition, swaps `min` and `max`, or changes a constant. Rooms have
-equal shares of the draw. Every mutation is made in a copy of the repository. The tests of its room run first, then all
-others that `make quick` runs; one that fails, or that takes longer than the limit, kills it. For a survivor, either a
-test is missing, or nobody could see the difference. The exit status is 1 if more than 5% survive.
+A mutation reverses a comparison, an operator or a condition, swaps `min` and `max`, or changes a constant. Sizes of
+blocks and the assertions of `zip` are left alone, as nobody sees a change of them. Rooms have equal shares of the draw.
+Every mutation is made in a copy of the repository. The tests of its room run first, then all others that `make quick`
+runs; one that fails, or that takes longer than the limit, kills it. For a survivor, either a test is missing, or nobody
+could see the difference. The exit status is 1 if more than 5% survive.
 """
 
 import argparse
@@ -55,6 +56,8 @@ SWAPPED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Or: ("or", "and"),
 }
 RENAMED = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "any": "all", "all": "any"}
+# Constants with such a word in their name only say how much is done at once.
+BLOCKS = {"BLOCK", "CHUNK", "PIECE", "BATCH", "SLOTS", "THREAD"}
 LIMIT_SECONDS = 900
 # (line, first character, one past the last, before, after)
 Replacement = tuple[int, int, int, str, str]
@@ -98,7 +101,8 @@ def find_mutations(text: str, room: str = "", file: str = "") -> list[Mutation]:
 
 
 def _replacements(tree: ast.Module, text: str, offset: Offset) -> Iterator[Replacement]:
-    for node in _running_code(tree):
+    unseen = {part for node in ast.walk(tree) for part in _unseen(node)}
+    for node in _running_code(tree, unseen):
         for left, operator, right in _operators(node):
             before, after = SWAPPED.get(type(operator), ("", ""))
             first, last = _end(left, offset), offset(right.lineno, right.col_offset)
@@ -133,16 +137,28 @@ def _end(node: ast.expr, offset: Offset) -> int:
     return offset(node.end_lineno or 0, node.end_col_offset or 0)
 
 
-def _running_code(tree: ast.AST) -> Iterator[ast.expr]:
+def _running_code(tree: ast.AST, unseen: set[ast.AST]) -> Iterator[ast.expr]:
     """Yield expressions that run: no annotations, decorators, docstrings or messages of errors."""
     for name, value in ast.iter_fields(tree):
         if name in ("annotation", "returns", "decorator_list", "keywords") and not isinstance(tree, ast.Call):
             continue
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not isinstance(child, ast.Raise | ast.JoinedStr):
+            if isinstance(child, ast.AST) and child not in unseen and not isinstance(child, ast.Raise | ast.JoinedStr):
                 if isinstance(child, ast.expr):
                     yield child
-                yield from _running_code(child)
+                yield from _running_code(child, unseen)
+
+
+def _unseen(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield parts that nobody sees a change of: sizes of blocks, and that `zip` asserts equal lengths."""
+    if isinstance(node, ast.Assign):
+        both = (node.targets[0], node.value)
+        names, values = (each.elts if isinstance(each, ast.Tuple) else [each] for each in both)
+        for name, value in zip(names, values, strict=False):
+            if isinstance(name, ast.Name) and BLOCKS & set(name.id.split("_")):
+                yield value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
+        yield from (keyword for keyword in node.keywords if keyword.arg == "strict")
 
 
 def _is_text(node: ast.expr) -> bool:

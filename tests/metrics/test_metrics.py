@@ -328,6 +328,7 @@ def test_the_table_says_what_a_reader_needs() -> None:
     lower = {"hamming", "hamming_levels", "shortest_path", "jiang_conrath", "neg_log_win", "cross_entropy"}
     lower |= {"cross_entropy_by_depth"}
     assert {name for name, row in METRICS.items() if not row.higher_is_better} == lower | {"ece", "brier", "log_loss"}
+    assert {name for name, row in METRICS.items() if row.over_labels} == {name for name in METRICS if "macro" in name}
     for name, row in METRICS.items():
         assert row.name == name
         assert row.help
