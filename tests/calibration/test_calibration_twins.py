@@ -352,8 +352,8 @@ def test_temperatures_are_fitted_to_the_choices_below_true_parents() -> None:
                 choices.setdefault(level, []).append((logits, true.index(True)))
     assert sorted(choices) == [1, 2, 3]
     for level in range(LEVELS + 1):
-        logits, member = (np.array([each[which] for each in choices.get(level, [])]) for which in (0, 1))
-        expected = likelihood.fit_softmax_temperature(logits.astype(np.float32), member) if len(member) else 1
+        rows, members = (np.array([each[which] for each in choices.get(level, [])]) for which in (0, 1))
+        expected = likelihood.fit_softmax_temperature(rows.astype(np.float32), members) if len(rows) else 1
         assert fitted.inverse_temperatures[level] == pytest.approx(expected, abs=1e-3)
     plain = SiblingSoftmax(outputs, fitted.inverse_temperatures).probabilities(margins)
     assert fitted.uniform_weights == pytest.approx(fit_uniform_weights(h, plain, h.closure(labels)))
