@@ -560,6 +560,27 @@ def test_what_was_not_learned_may_be_any_terminal_of_its_lowest_known_ancestor()
     assert chosen[int(np.flatnonzero(labels.toarray()[:, names.index("c")])[0])] == {"d"}
 
 
+def test_of_a_path_that_ends_inside_it_is_the_end_or_what_was_learned_below() -> None:
+    h = Hierarchy.from_paths(["a > b > c", "a > b > d", "a > e", "f"])
+    ends = [h.names.index(name) for name in "bcef"]
+    outputs = OutputSpace.of(h, label_matrix(np.arange(5), np.array(ends, np.int32), len(h)), shared=False)
+    column = {h.names[t]: int(o) for t, o in zip(outputs.terminals, outputs.terminal_outputs, strict=True)}
+    # The label of each document, what was not learned without it, and what it may be.
+    cases = [("b", "", "b"), ("b", "b", "c"), ("c", "bc", "e"), ("d", "", "bc"), ("e", "c", "e"), ("f", "f", ""),
+             ("f", "", "f")]  # fmt: skip
+    labels = label_matrix(np.arange(8), np.array([h.names.index(each[0]) for each in cases], np.int32), len(h))
+    margins = np.zeros((7, outputs.count), np.float32)
+    for row, (_, absent, _) in enumerate(cases):
+        margins[row, [column[name] for name in absent]] = ABSENT
+    rows, marks = possible_terminals(outputs, margins, labels)
+    found = {
+        int(row): "".join(h.names[t] for t in outputs.terminals[mark]) for row, mark in zip(rows, marks, strict=True)
+    }
+    assert {row: "".join(sorted(names)) for row, names in found.items()} == {
+        row: expected for row, (_, _, expected) in enumerate(cases) if expected
+    }
+
+
 # Constants and limits
 
 
