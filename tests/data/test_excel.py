@@ -22,7 +22,7 @@ from treelabel import Dataset, Hierarchy, TreelabelError, read, read_taxonomy, w
 from treelabel.core.limits import Limits
 from treelabel.data.io import excel
 from treelabel.data.io.excel import encoded_text
-from treelabel.data.io.sheets import SheetWarning, cell_text, open_sheet
+from treelabel.data.io.sheets import SheetWarning, cell_text, locate_damage, open_sheet
 from treelabel.data.io.tables import format_of
 
 PETS = [["text", "label"], ["woof", "dog"], ["meow", "cat"]]
@@ -497,3 +497,9 @@ def test_convert_split_and_sample_write_sheets(tmp_path: Path, run: Run) -> None
     assert "treelabel: note:" in ended.err
     ended = run("inspect", file, "--sheet", "x")
     assert (ended.code, "has no sheet 'x'" in ended.err) == (2, True)
+
+
+def test_what_a_reader_says_of_damage_is_one_line_of_200_characters(tmp_path: Path) -> None:
+    said = f"can be read: ValueError: a {'b' * 186}; the file"
+    with pytest.raises(TreelabelError, match=said), locate_damage(tmp_path / "d.xlsx"):
+        raise ValueError("a\n" + "b" * 300)

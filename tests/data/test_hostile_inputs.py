@@ -605,6 +605,25 @@ def test_long_values_are_shortened() -> None:
     assert printable("a\x1b\u202e\u2028é\u200d") == "a\\u001b\\u202e\\u2028é\u200d"
 
 
+def test_of_many_columns_the_first_are_listed(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(51)]
+
+    def header_in_message(columns: list[str]) -> str:
+        message = refused(lambda: read_text(tmp_path, "d.csv", f"{','.join(columns)}\na,b\n"))
+        return message.partition("the header has 51: ")[2].partition(" (to leave")[0]
+
+    assert header_in_message(names) == ", ".join(names[:50])
+    assert 490 < len(header_in_message([name * 10 for name in names])) <= 500
+
+
+@pytest.mark.parametrize(("count", "rest"), [(20, ""), (21, " ...")])
+def test_of_columns_to_choose_from_twenty_are_listed(count: int, rest: str, tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(count)]
+    content = f"{','.join(names)}\n{','.join('x' * count)}\n"
+    message = refused(lambda: read_text(tmp_path, "d.csv", content, text="nope", labels="c1"))
+    assert message.endswith(f"{', '.join(map(repr, names[:20]))}{rest}")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "options"),
     [

@@ -317,7 +317,14 @@ def test_a_metric_can_be_spelled_with_its_usual_number_or_without() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("hf2", "hf1"), ("mikro_f1", "micro_f1"), ("xyz", "treelabel metrics"), ("hf1@3", "hf1")]
+    ("name", "hint"),
+    [
+        ("hf2", "hf1"),
+        ("mikro_f1", "micro_f1"),
+        ("xyz", "treelabel metrics"),
+        ("hf1@3", "hf1"),
+        ("macro", r"did you mean macro_f1 or macro_f1@k or micro_f1\?"),
+    ],
 )
 def test_an_unknown_metric_comes_with_a_suggestion(name: str, hint: str) -> None:
     with pytest.raises(TreelabelError, match=f"unknown metric '{name}'; .*{hint}"):
@@ -356,7 +363,8 @@ def test_icm_takes_the_numbers_of_its_rule() -> None:
     # ICM is -1, and that of the truth with itself 4 - 2.5.
     assert result["icm_norm(beta=2.5)"] == pytest.approx((-1 + 1.5) / 3)
     assert find_metric("icm(beta=3)").name == "icm"
-    for wrong in ("icm(beta=-1)", "icm(beta=x)", "icm(gamma=1)"):
+    assert evaluate([["B"]], [["C"]], metrics=["icm(alpha=0)"], **given)["icm(alpha=0)"] == 2 - 3 * 2
+    for wrong in ("icm(beta=-1)", "icm(beta=1e999)", "icm(beta=true)", "icm(beta=x)", "icm(gamma=1)"):
         with pytest.raises(TreelabelError, match=r"expected a number of at least 0|it has: alpha, alpha_2, beta"):
             find_metric(wrong)
 
