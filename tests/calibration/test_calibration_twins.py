@@ -11,10 +11,18 @@ from scipy import sparse
 from scipy.special import expit
 
 from tests import reference_calibration as slow
-from treelabel import Hierarchy, Scores
+from treelabel import Hierarchy, Scores, TreelabelError
 from treelabel.calibration import candidates, likelihood, pools
 from treelabel.calibration.candidates import CandidateIsotonic, CandidateSoftmax
-from treelabel.calibration.contract import ABSENT, LEVELS, OutputSpace, levels_of, sum_to_nodes, terminal_paths
+from treelabel.calibration.contract import (
+    ABSENT,
+    LEVELS,
+    OutputSpace,
+    levels_of,
+    softmax_of_spread,
+    sum_to_nodes,
+    terminal_paths,
+)
 from treelabel.calibration.isotonic import STEPS, Isotonic, _fit_slopes, apply_isotonic, fit_isotonic, log_odds
 from treelabel.calibration.path_softmax import (
     PathSoftmax,
@@ -24,6 +32,7 @@ from treelabel.calibration.path_softmax import (
 )
 from treelabel.calibration.pools import CandidatePool, NodePool, PathPool
 from treelabel.calibration.siblings import SiblingSigmoid, SiblingSoftmax
+from treelabel.core.array_schema import Schema
 from treelabel.hierarchy import LabelMatrix, label_matrix
 
 Rng = np.random.Generator
@@ -624,6 +633,34 @@ def test_some_terminals_stand_for_all_others() -> None:
         assert len(set(terminals[row].tolist())) == 32
         others = set(np.argsort(-margins[row])[:15].tolist())
         assert others <= set(terminals[row, :16].tolist())
+
+
+def test_of_66_ends_one_stands_for_the_rest_and_of_65_none() -> None:
+    for terminals, expected in ((65, [0.0] * 65), (66, [0.0] * 66), (67, [0.0] * 65 + [np.log(2)])):
+        evidence = np.random.default_rng(0).random((2, terminals)).astype(np.float32)
+        near, stands_for = pools.nearest_terminals([evidence], np.array([3, 4]))
+        assert stands_for == pytest.approx(expected)
+        assert near.shape == (2, min(terminals, 66), 1)
+        # All are there, or in the mean of the rest.
+        assert near[:, :, 0] @ np.exp(stands_for) == pytest.approx(evidence.sum(axis=1), rel=1e-5)
+
+
+def test_cosines_that_differ_by_less_than_a_hundredth_say_little() -> None:
+    p = softmax_of_spread(np.array([[0.2, 0.201], [0.2, 0.3]]), 2.0)
+    assert p[:, 1] == pytest.approx([expit(0.001 / 0.02), expit(0.1 / (2 * 0.05))])
+
+
+@pytest.mark.parametrize("kind", [SiblingSigmoid, SiblingSoftmax, Isotonic, PathSoftmax])
+def test_parameters_up_to_a_million_can_be_restored(kind: Any) -> None:
+    outputs = OutputSpace.of(Hierarchy.flat(["a", "b"]), label_matrix([0, 1, 2], [0, 1], 2), shared=False)
+    neutral = kind(outputs)
+    for name, array in neutral.arrays().items():
+        high = neutral.parameters[name].high
+        assert high in (1, 1e6)
+        assert neutral.parameters[name].low in (0, -1e6)
+        Schema(neutral.parameters).check({**neutral.arrays(), name: np.full_like(array, high)})
+        with pytest.raises(TreelabelError, match=name):
+            Schema(neutral.parameters).check({**neutral.arrays(), name: np.full_like(array, np.nextafter(high, 1e9))})
 
 
 def test_logits_of_0_that_are_not_stored_count_all_the_same() -> None:

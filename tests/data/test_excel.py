@@ -134,6 +134,27 @@ def test_titles_empty_rows_and_empty_columns_are_passed_over(tmp_path: Path, cap
     assert data.choices["sheet"] == "Sheet 1, columns named in row 5"
 
 
+def test_the_names_of_columns_are_in_the_first_twenty_rows(tmp_path: Path) -> None:
+    pets = [["text", "label", "a", "b", "c"], ["woof", "dog", "x", "x", "x"]]
+    data = read(book(tmp_path / "d.xlsx", [*[["a title"]] * 19, *pets]))
+    assert (list(data.texts), data.choices["sheet"]) == (["woof"], "Sheet 1, columns named in row 20")
+    with pytest.raises(TreelabelError, match="a title"):
+        read(book(tmp_path / "d.xlsx", [*[["a title"]] * 20, *pets]))
+
+
+def test_the_names_of_columns_fill_six_tenths_of_the_widest_row() -> None:
+    widest = (9, ["1", "2", "3", "4", "5"])
+    assert excel.header_index([(1, ["a", "b", ""]), (2, ["a", "b", "c"]), widest]) == 1
+    assert excel.header_index([(1, ["a", "b"]), (2, ["a", "b", "7"]), (3, ["a", "b", "2024-05-01"]), widest]) == 0
+
+
+def test_values_that_excel_would_change_are_texts() -> None:
+    for value in (10**15 - 1, 1 - 10**15, 0.5, True, None, "x", date(1901, 1, 1), datetime(1901, 1, 1, 12)):
+        assert excel._cell(value) is value
+    for value in (10**15, -(10**15), date(1900, 12, 31), datetime(2024, 1, 1, microsecond=1)):
+        assert isinstance(excel._cell(value), str)
+
+
 def test_messages_have_the_row_that_excel_shows(tmp_path: Path) -> None:
     rows: list[list[Any]] = [["title"], [], ["text", "level1", "level2"], ["a", "A", "B"], [], ["b", None, "B"]]
     with pytest.raises(TreelabelError, match=r"d\.xlsx:6: level 1 is empty, but deeper levels are not"):
