@@ -13,7 +13,7 @@ from tests.reference_rules import Doubles, World, expected_f_of_subsets
 from tests.strategies import Drawn, trees
 from treelabel import Hierarchy, Scores, TreelabelError, decide
 from treelabel.rules import label_set_distribution as kernels
-from treelabel.rules.expected_f import best_label_set
+from treelabel.rules.expected_f import best_label_set, gauss_legendre
 from treelabel.rules.label_set_distribution import fit_log_odds, largest_error, log_odds
 
 # Marginals are fitted to this.
@@ -312,3 +312,11 @@ def test_log_odds_are_those_of_a_node_given_its_parent() -> None:
     assert found[:3] == pytest.approx([0, np.log(4), np.log(3)])
     # What its parent makes certain is nearly so.
     assert found[3:] == pytest.approx([np.log(1e9 - 1), 0])
+
+
+def test_quadratures_are_right_to_ten_digits_below_their_degree() -> None:
+    # The integral of z^d over [0, 1] is 1 / (d + 1).
+    for points, weights, size, degree in zip(*gauss_legendre(), strict=True):
+        error = [abs(weights[:size] @ points[:size] ** d - 1 / (d + 1)) for d in (1, degree // 2, degree - 1, degree)]
+        assert max(error[:3]) <= 1e-10 < error[3]
+        assert not weights[size:].any()
