@@ -281,6 +281,7 @@ def test_xmc_keeps_features_to_float32_and_labels(tmp_path: Path, name: str) -> 
 
 def test_xmc_numbers_are_below_those_of_the_header(tmp_path: Path) -> None:
     data = read_text(tmp_path, "d.xmc", "1 2147483647 4\n0,3 2147483646:3.4028234e38\n")
+    assert data.features is not None
     assert (data.names(), data.features.indices.tolist()) == ([["0", "3"]], [2147483646])
     for content, message in (
         ("1 2147483648 4\n0 1:1\n", "promises 2,147,483,648 features; at most 2,147,483,647"),
