@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.special import expit
 
 from tests import reference_calibration as slow
+from tests.reference import matrix_of
 from treelabel import Hierarchy, Scores, TreelabelError
 from treelabel.calibration import candidates, likelihood, pools
 from treelabel.calibration.candidates import CandidateIsotonic, CandidateSoftmax
@@ -388,6 +389,37 @@ def test_isotonic_maps_are_fitted_level_by_level(h: Hierarchy) -> None:
         assert fitted.maps[level] == pytest.approx(expected, abs=0.02)
     # Nothing is known of lower levels: their nodes are never taken for true.
     assert not fitted.maps[4:, 2:].any()
+
+
+def test_node_pools_are_fitted_level_by_level() -> None:
+    h, rng = FITTED[0], np.random.default_rng(1)
+    closed = h.closure(one_path(h, rng, 60)).toarray()
+    scores = [np.clip(0.5 * closed + 0.6 * rng.random(closed.shape) - 0.1, 0, 1).astype(np.float32) for _ in range(2)]
+    pool = NodePool.equal(h, 2)
+    assert pool.weights.tolist() == [[0.5, 0.5]] * (LEVELS + 1)
+    fitted = pool.fit(scores, matrix_of([set(np.flatnonzero(row).tolist()) for row in closed], len(h)))
+    for level in range(LEVELS + 1):
+        judged = [
+            ([slow.logit(float(p[row, node])) for p in scores], closed[row, node])
+            for row in range(60)
+            for node in range(len(h))
+            if slow.level_of(h, node) == level and max(p[row, node] for p in scores) > 1e-6
+        ]
+        parts, true = np.array([each[0] for each in judged]), np.array([bool(each[1]) for each in judged])
+        prior = np.array([0, 0.5, 0.5])
+        expected = pools.fit_sigmoid_weights(parts, true, prior, 1) if judged else prior
+        assert fitted.coefficients[level] == pytest.approx(expected, abs=1e-4)
+    # What a model does not say may count for or against a label; what it says never counts against it.
+    least = CandidatePool.equal(h, 2).fit(scores, one_path(h, rng, 60)).coefficients.min(axis=0)
+    assert (least[3:] >= 0).all()
+    assert (least[:3] < 0).any()
+
+
+@pytest.mark.parametrize("kind", [NodePool, CandidatePool])
+def test_the_weights_of_a_pool_are_those_of_its_models(kind: type[NodePool]) -> None:
+    pool = kind.equal(FITTED[0], 3)
+    assert pool.weights == pytest.approx(np.full((LEVELS + 1, 3), 1 / 3))
+    Schema(pool.parameters, sizes={"models": 3}).check(pool.arrays())
 
 
 def test_before_it_is_fitted_evidence_is_the_margin() -> None:
