@@ -29,9 +29,11 @@ from treelabel import Hierarchy, Scores, TreelabelError
 from treelabel.neural.losses.base import Loss, make_loss
 from treelabel.neural.losses.champ import Champ, largest_distance
 from treelabel.neural.losses.conditional_loss import ConditionalSoftmaxLa
+from treelabel.neural.losses.layout import Ragged
 from treelabel.neural.losses.maps import group_tables, leaf_slices
 from treelabel.neural.losses.registry import LOSSES, LossSpec
 from treelabel.neural.losses.soft_labels import SoftLabels
+from treelabel.neural.losses.truth import wide_slices
 
 Doubles = npt.NDArray[np.float64]
 
@@ -565,3 +567,16 @@ def test_leaves_that_follow_each_other_need_no_order() -> None:
     assert (slices.tolist(), order.tolist(), output.tolist()) == ([[0, 1, 0], [3, 3, 1]], [], [0, 0, 0])
     slices, order, _ = leaf_slices(np.array([0, 2, 3]), np.array([0, 2, 1]), none)
     assert (slices.tolist(), order.tolist()) == ([[0, 2], [2, 3]], [0, 2, 1])
+
+
+def test_wide_groups_have_64_outputs_and_one_in_16() -> None:
+    def slices(*sizes: int) -> list[tuple[int, int, int]]:
+        ptr = np.cumsum([0, *sizes])
+        return list(wide_slices(Ragged.of(ptr, np.arange(ptr[-1]))))
+
+    # The top labels are always one of them.
+    assert slices(2, 63, 64) == [(0, 0, 2), (2, 65, 129)]
+    assert slices(1, 64, 16 * 64 - 65) == [(0, 0, 1), (1, 1, 65), (2, 65, 1024)]
+    assert slices(1, 64, 16 * 64 - 64) == [(0, 0, 1), (2, 65, 1025)]
+    # In a DAG outputs of a group may be apart.
+    assert wide_slices(Ragged.of([0, 1, 65], [0, *range(2, 65), 70])) == ((0, 0, 1),)
