@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +23,8 @@ from treelabel import Dataset, Hierarchy, TreelabelError, read, read_taxonomy, w
 from treelabel.core.limits import Limits
 from treelabel.data.io import excel
 from treelabel.data.io.excel import encoded_text
+from treelabel.data.io.format import ReadOptions
+from treelabel.data.io.parquet import read_parquet
 from treelabel.data.io.sheets import SheetWarning, cell_text, locate_damage, open_sheet
 from treelabel.data.io.tables import format_of
 
@@ -524,3 +527,17 @@ def test_what_a_reader_says_of_damage_is_one_line_of_200_characters(tmp_path: Pa
     said = f"can be read: ValueError: a {'b' * 186}; the file"
     with pytest.raises(TreelabelError, match=said), locate_damage(tmp_path / "d.xlsx"):
         raise ValueError("a\n" + "b" * 300)
+
+
+def test_progress_is_the_share_of_rows_in_the_bytes_of_the_file(tmp_path: Path) -> None:
+    seen: list[int] = []
+    file = book(tmp_path / "d.xlsx", [["text", "label"], ["a", "A"], ["b", "A"], ["c", "B"]])
+    assert len(list(excel.read_excel(file, ReadOptions(seen=seen.append)).parts)) == 1
+    size = file.stat().st_size
+    assert seen == [size * 2 // 4, size * 3 // 4, size]
+    seen.clear()
+    pq.write_table(pa.table({"text": ["a", "b", "c", "d"]}), tmp_path / "d.parquet", row_group_size=3)
+    parts = list(read_parquet(tmp_path / "d.parquet", ReadOptions(seen=seen.append)).parts)
+    assert [part.lines.tolist() for part in parts] == [[1, 2, 3], [4]]
+    size = (tmp_path / "d.parquet").stat().st_size
+    assert seen == [size * 3 // 4, size]
