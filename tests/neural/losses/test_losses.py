@@ -30,7 +30,7 @@ from treelabel.neural.losses.base import Loss, make_loss
 from treelabel.neural.losses.champ import Champ, largest_distance
 from treelabel.neural.losses.conditional_loss import ConditionalSoftmaxLa
 from treelabel.neural.losses.layout import Ragged
-from treelabel.neural.losses.maps import group_tables, leaf_slices
+from treelabel.neural.losses.maps import ancestor_jumps, group_tables, leaf_slices
 from treelabel.neural.losses.registry import LOSSES, LossSpec
 from treelabel.neural.losses.soft_labels import SoftLabels
 from treelabel.neural.losses.truth import wide_slices
@@ -580,3 +580,11 @@ def test_wide_groups_have_64_outputs_and_one_in_16() -> None:
     assert slices(1, 64, 16 * 64 - 64) == [(0, 0, 1), (2, 65, 1025)]
     # In a DAG outputs of a group may be apart.
     assert wide_slices(Ragged.of([0, 1, 65], [0, *range(2, 65), 70])) == ((0, 0, 1),)
+
+
+def test_ancestors_are_1_2_and_4_steps_above_as_far_as_a_tree_is_deep() -> None:
+    chain = np.arange(-1, 4)
+    jumps = ancestor_jumps(chain, 5).tolist()
+    assert jumps == [[5, 0, 1, 2, 3, 5], [5, 5, 0, 1, 2, 5], [5, 5, 5, 5, 0, 5]]
+    assert ancestor_jumps(chain[:4], 4).tolist() == [[4, 0, 1, 2, 4], [4, 4, 0, 1, 4]]
+    assert ancestor_jumps(np.array([-1, -1]), 1).tolist() == []
