@@ -187,7 +187,7 @@ def try_mutation(mutation: Mutation, copy: Path, room_only: bool = False) -> Out
     text, times = file.read_text(encoding="utf-8"), (file.stat().st_atime_ns, file.stat().st_mtime_ns)
     first = [name for name in ROOMS[mutation.room][1] if (copy / name).exists()]
     try:
-        with _without_loops(file, copy):
+        with without_loops(file, copy):
             file.write_text(mutation.apply(text), encoding="utf-8")
             if _fails([mutation.file, *first], copy):
                 return "killed by its room"
@@ -202,14 +202,14 @@ def try_mutation(mutation: Mutation, copy: Path, room_only: bool = False) -> Out
 
 
 @contextmanager
-def _without_loops(file: Path, copy: Path) -> Iterator[None]:
+def without_loops(file: Path, copy: Path) -> Iterator[None]:
     """Put aside compiled loops that may have a loop of a file in them: numba looks at the caller's file only."""
     texts = {each: each.read_text(encoding="utf-8") for each in (copy / PACKAGE).rglob("*.py")}
     callers, before = {file}, set[Path]()
     while callers != before:
         before = callers
-        imports = [f"{'.'.join(each.relative_to(copy / 'src').with_suffix('').parts)} import" for each in callers]
-        callers = callers | {each for each, text in texts.items() if any(name in text for name in imports)}
+        modules = [each.relative_to(copy / "src").with_suffix("").parts for each in callers]
+        callers = callers | {each for each, text in texts.items() if any(_imports(text, parts) for parts in modules)}
     stored = {cached: cached.read_bytes() for cached in _loops_of(callers)}
     try:
         for cached in stored:
@@ -220,6 +220,12 @@ def _without_loops(file: Path, copy: Path) -> Iterator[None]:
             cached.unlink()
         for cached, content in stored.items():
             cached.write_bytes(content)
+
+
+def _imports(text: str, module: tuple[str, ...]) -> bool:
+    """Return whether a source imports something of a module, or the module."""
+    whole, package = ".".join(module), ".".join(module[:-1])
+    return f"{whole} import" in text or (f"from {package} import" in text and module[-1] in text)
 
 
 def _loops_of(files: Iterable[Path]) -> list[Path]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from tools.mutate import ROOMS, draw, find_mutations, try_mutation
+from tools.mutate import ROOMS, draw, find_mutations, try_mutation, without_loops
 
 FILE = "src/treelabel/metrics/pair.py"
 FILES = {
@@ -46,12 +46,32 @@ def test_a_test_that_fails_kills_and_all_is_as_before(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     file, tests = tmp_path / FILE, tmp_path / "tests/metrics/test_pair.py"
-    loop = file.parent / "__pycache__/pair.is_larger-1.py311.nbi"
-    loop.parent.mkdir()
-    loop.write_text("compiled")
+    loops = [file.parent / "__pycache__" / name for name in ("pair.is_larger-1.py311.nbi", "caller.first-1.0a.loop")]
+    loops[0].parent.mkdir()
+    for loop in loops:
+        loop.write_text("compiled")
     written = file.stat().st_mtime_ns
     (mutation,) = find_mutations(file.read_text(), "metrics", FILE)
     assert try_mutation(mutation, tmp_path, room_only=True) == "SURVIVED"
     tests.write_text(tests.read_text() + "    assert not is_larger(1, 1)\n")
     assert try_mutation(mutation, tmp_path, room_only=True) == "killed by its room"
-    assert (file.read_text(), file.stat().st_mtime_ns, loop.read_text()) == (FILES[FILE], written, "compiled")
+    assert (file.read_text(), file.stat().st_mtime_ns) == (FILES[FILE], written)
+    assert [loop.read_text() for loop in loops] == ["compiled"] * 2
+
+
+def test_loops_of_a_file_and_of_those_that_import_it_are_compiled_again(tmp_path: Path) -> None:
+    sources = {
+        "pair": "",
+        "by_name": "from treelabel.metrics.pair import is_larger",
+        "by_module": "from treelabel.metrics import pair as kernels",
+        "through": "from treelabel.metrics.by_name import x",
+        "other": "from treelabel.metrics.none import y",
+    }
+    folder = tmp_path / "src/treelabel/metrics"
+    (folder / "__pycache__").mkdir(parents=True)
+    for name, source in sources.items():
+        (folder / f"{name}.py").write_text(source)
+        (folder / f"__pycache__/{name}.loop-1.0a.loop").write_text("compiled")
+    with without_loops(folder / "pair.py", tmp_path):
+        assert [each.name for each in (folder / "__pycache__").iterdir()] == ["other.loop-1.0a.loop"]
+    assert len(list((folder / "__pycache__").iterdir())) == 5
