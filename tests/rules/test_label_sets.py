@@ -303,7 +303,7 @@ def test_paths_are_counted_up_to_six_standard_deviations_and_six_more_than_expec
     # Children are more than their parent, each of 100.
     assert kernels.most_terminals(likely([-1] * 100 + list(range(100)) * 2, [0.5] * 100 + [0.4] * 200)) == 139
     assert kernels.most_terminals(likely([-1, -1], [0.5, 0.5])) == 2
-    weights = kernels.weights_of(np.array([1, 0.2, 2]), 0.5, 4)
+    weights = kernels.weights_of(kernels.SetWeights(np.array([1, 0.2, 2]), 0.5), 4)
     assert (weights.g.tolist(), weights.inner) == ([1, 0.2, 2, 2, 2], 0.5)
 
 
