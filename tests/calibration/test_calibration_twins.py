@@ -13,7 +13,7 @@ from scipy.special import expit
 from tests import reference_calibration as slow
 from tests.reference import matrix_of
 from treelabel import Hierarchy, Scores, TreelabelError
-from treelabel.calibration import candidates, likelihood, pools
+from treelabel.calibration import candidates, likelihood, path_kernels, pools
 from treelabel.calibration.candidates import CandidateIsotonic, CandidateSoftmax
 from treelabel.calibration.contract import (
     ABSENT,
@@ -704,3 +704,26 @@ def test_logits_of_0_that_are_not_stored_count_all_the_same() -> None:
 def test_levels_below_the_eighth_are_one() -> None:
     h = Hierarchy.from_paths([" > ".join("abcdefghij")])
     assert levels_of(h, np.arange(10)).tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 8, 8]
+
+
+def test_powers_are_right_to_single_precision_and_0_where_that_ends() -> None:
+    values = -np.linspace(0, 1, 1001).astype(np.float32)
+    for inverse in (0.3, 1.0, 2.0):
+        result = np.empty_like(values)
+        total = path_kernels.powers(values, inverse, result)
+        expected = np.exp(inverse * values.astype(np.float64))
+        assert result == pytest.approx(expected, rel=3e-7)
+        assert total == pytest.approx(expected.sum(), rel=1e-6)
+    values = np.array([-0.25, -1, -30, -123.5, -124.5, -125.5, -1000], np.float32) * np.float32(np.log(2))
+    result = np.empty_like(values)
+    path_kernels.powers(values, 1.0, result)
+    assert result.tolist() == pytest.approx([2**-0.25, 0.5, 2**-30, 2**-123.5, 0, 0, 0], rel=1e-5)
+
+
+@pytest.mark.parametrize("count", range(10))
+def test_the_largest_value_may_be_anywhere(count: int) -> None:
+    for index in range(count):
+        values = np.full(count, -2, np.float32)
+        values[index] = 3
+        assert path_kernels.largest_value(values, np.float32(-1)) == 3
+    assert path_kernels.largest_value(np.full(count, -2, np.float32), np.float32(-1)) == -1
