@@ -18,6 +18,7 @@ from treelabel.evaluation.result import Result
 from treelabel.hierarchy.similarity import inverse_propensities
 from treelabel.metrics import METRICS, find_metric
 from treelabel.metrics.overlap import with_root
+from treelabel.metrics.registry import needs_decisions
 from treelabel.metrics.shared_formulas import f_beta
 
 NUMBERS: dict[str, list[float]] = {"k": [1, 2, 3, 5, 8, 40], "beta": [0.5, 1, 2, 3]}
@@ -375,3 +376,11 @@ def test_an_orphan_is_predicted_but_never_right() -> None:
     # Two of three predictions are right, and two of four true labels found; without the orphan it would be 2/3.
     assert result["constrained_micro_f1"] == pytest.approx(4 / 7)
     assert "1 of 2 documents have predicted labels without their ancestors" in result.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [(None, True), ("all", True), ([], True), ("hf1", True), ("hf1_auc", False), (["hf1_auc", "hf1"], True)],
+)
+def test_metrics_say_whether_they_look_at_decisions(names: Any, expected: bool) -> None:
+    assert needs_decisions(names) == expected
