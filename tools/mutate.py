@@ -3,12 +3,14 @@
     python tools/mutate.py                     # 40 mutations drawn by seed 0
     python tools/mutate.py --seed 3 --count 80 # others
     python tools/mutate.py --rooms calibration # of one room only
+    python tools/mutate.py --room-only         # without the tests of other rooms, which take minutes for each survivor
     python tools/mutate.py --list              # which they would be
 
-A mutation reverses a comparison, an operator or a condition, swaps `min` and `max`, or changes a constant. Rooms have
-equal shares of the draw. Every mutation is made in a copy of the repository. The tests of its room run first, then all
-others that `make quick` runs; one that fails, or that takes longer than the limit, kills it. For a survivor, either a
-test is missing, or nobody could see the difference. The exit status is 1 if more than 5% survive.
+A mutation reverses a comparison, an operator or a condition, swaps `min` and `max`, or changes a constant. Sizes of
+blocks and the assertions of `zip` are left alone, as nobody sees a change of them. Rooms have equal shares of the draw.
+Every mutation is made in a copy of the repository. The tests of its room run first, then all others that `make quick`
+runs; one that fails, or that takes longer than the limit, kills it. For a survivor, either a test is missing, or nobody
+could see the difference. The exit status is 1 if more than 5% survive.
 """
 
 import argparse
@@ -20,8 +22,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -53,6 +56,8 @@ SWAPPED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Or: ("or", "and"),
 }
 RENAMED = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "any": "all", "all": "any"}
+# Constants with such a word in their name only say how much is done at once.
+BLOCKS = {"BLOCK", "CHUNK", "PIECE", "BATCH", "SLOTS", "THREAD"}
 LIMIT_SECONDS = 900
 # (line, first character, one past the last, before, after)
 Replacement = tuple[int, int, int, str, str]
@@ -96,7 +101,8 @@ def find_mutations(text: str, room: str = "", file: str = "") -> list[Mutation]:
 
 
 def _replacements(tree: ast.Module, text: str, offset: Offset) -> Iterator[Replacement]:
-    for node in _running_code(tree):
+    unseen = {part for node in ast.walk(tree) for part in _unseen(node)}
+    for node in _running_code(tree, unseen):
         for left, operator, right in _operators(node):
             before, after = SWAPPED.get(type(operator), ("", ""))
             first, last = _end(left, offset), offset(right.lineno, right.col_offset)
@@ -131,16 +137,28 @@ def _end(node: ast.expr, offset: Offset) -> int:
     return offset(node.end_lineno or 0, node.end_col_offset or 0)
 
 
-def _running_code(tree: ast.AST) -> Iterator[ast.expr]:
+def _running_code(tree: ast.AST, unseen: set[ast.AST]) -> Iterator[ast.expr]:
     """Yield expressions that run: no annotations, decorators, docstrings or messages of errors."""
     for name, value in ast.iter_fields(tree):
         if name in ("annotation", "returns", "decorator_list", "keywords") and not isinstance(tree, ast.Call):
             continue
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not isinstance(child, ast.Raise | ast.JoinedStr):
+            if isinstance(child, ast.AST) and child not in unseen and not isinstance(child, ast.Raise | ast.JoinedStr):
                 if isinstance(child, ast.expr):
                     yield child
-                yield from _running_code(child)
+                yield from _running_code(child, unseen)
+
+
+def _unseen(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield parts that nobody sees a change of: sizes of blocks, and that `zip` asserts equal lengths."""
+    if isinstance(node, ast.Assign):
+        both = (node.targets[0], node.value)
+        names, values = (each.elts if isinstance(each, ast.Tuple) else [each] for each in both)
+        for name, value in zip(names, values, strict=False):
+            if isinstance(name, ast.Name) and BLOCKS & set(name.id.split("_")):
+                yield value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
+        yield from (keyword for keyword in node.keywords if keyword.arg == "strict")
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -163,34 +181,57 @@ def draw(seed: int, count: int, rooms: list[str]) -> list[Mutation]:
     return sorted(drawn)
 
 
-def try_mutation(mutation: Mutation, copy: Path) -> Outcome:
+def try_mutation(mutation: Mutation, copy: Path, room_only: bool = False) -> Outcome:
     """Run the tests on a mutation in a copy of the repository, which is as before after it."""
     file = copy / mutation.file
-    text = file.read_text(encoding="utf-8")
-    file.write_text(mutation.apply(text), encoding="utf-8")
-    _forget_loops(file, copy)
+    text, times = file.read_text(encoding="utf-8"), (file.stat().st_atime_ns, file.stat().st_mtime_ns)
     first = [name for name in ROOMS[mutation.room][1] if (copy / name).exists()]
     try:
-        if _fails(first, copy):
-            return "killed by its room"
-        if _fails([], copy):
-            return "killed by another room"
+        with without_loops(file, copy):
+            file.write_text(mutation.apply(text), encoding="utf-8")
+            if _fails([mutation.file, *first], copy):
+                return "killed by its room"
+            if not room_only and _fails([], copy):
+                return "killed by another room"
     except subprocess.TimeoutExpired:
         return "killed by time"
     finally:
         file.write_text(text, encoding="utf-8")
-        _forget_loops(file, copy)
+        os.utime(file, ns=times)
     return "SURVIVED"
 
 
-def _forget_loops(file: Path, copy: Path) -> None:
-    """Remove compiled loops that may have a loop of this file in them: numba looks at the caller's file only."""
-    if "kernel" in file.read_text(encoding="utf-8"):
-        for cached in (copy / PACKAGE).rglob("__pycache__/*"):
-            if cached.suffix not in (".nbi", ".nbc", ".loop"):
-                continue
-            if file.parent in (cached.parents[1], cached.parents[2]) or file.parent.parent == cached.parents[1]:
-                cached.unlink()
+@contextmanager
+def without_loops(file: Path, copy: Path) -> Iterator[None]:
+    """Put aside compiled loops that may have a loop of a file in them: numba looks at the caller's file only."""
+    texts = {each: each.read_text(encoding="utf-8") for each in (copy / PACKAGE).rglob("*.py")}
+    callers, before = {file}, set[Path]()
+    while callers != before:
+        before = callers
+        modules = [each.relative_to(copy / "src").with_suffix("").parts for each in callers]
+        callers = callers | {each for each, text in texts.items() if any(_imports(text, parts) for parts in modules)}
+    stored = {cached: cached.read_bytes() for cached in _loops_of(callers)}
+    try:
+        for cached in stored:
+            cached.unlink()
+        yield
+    finally:
+        for cached in _loops_of(callers):
+            cached.unlink()
+        for cached, content in stored.items():
+            cached.write_bytes(content)
+
+
+def _imports(text: str, module: tuple[str, ...]) -> bool:
+    """Return whether a source imports something of a module, or the module."""
+    whole, package = ".".join(module), ".".join(module[:-1])
+    return f"{whole} import" in text or (f"from {package} import" in text and module[-1] in text)
+
+
+def _loops_of(files: Iterable[Path]) -> list[Path]:
+    """List the files in which loops of source files are stored."""
+    beside = [cached for each in files for cached in each.parent.glob(f"__pycache__/{each.stem}.*")]
+    return [cached for cached in beside if cached.suffix in (".nbi", ".nbc", ".loop")]
 
 
 def _fails(tests: list[str], copy: Path) -> bool:
@@ -218,6 +259,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--rooms", nargs="+", choices=list(ROOMS), default=list(ROOMS))
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--room-only", action="store_true", help="run only the tests of a mutation's room")
     parser.add_argument("--list", action="store_true", help="only list the mutations")
     options = parser.parse_args()
     drawn = draw(options.seed, options.count, options.rooms)
@@ -231,7 +273,7 @@ def main() -> int:
             if not hasattr(local, "copy"):
                 local.copy = Path(folder, str(threading.get_ident()))
                 copy_repository(local.copy)
-            outcome = try_mutation(mutation, local.copy)
+            outcome = try_mutation(mutation, local.copy, options.room_only)
             print(f"{outcome:23} {mutation.file}:{mutation.line}: {mutation.before} -> {mutation.after}", flush=True)
             return outcome
 

@@ -11,10 +11,19 @@ from scipy import sparse
 from scipy.special import expit
 
 from tests import reference_calibration as slow
-from treelabel import Hierarchy, Scores
-from treelabel.calibration import candidates, likelihood, pools
+from tests.reference import matrix_of
+from treelabel import Hierarchy, Scores, TreelabelError
+from treelabel.calibration import candidates, likelihood, path_kernels, pools
 from treelabel.calibration.candidates import CandidateIsotonic, CandidateSoftmax
-from treelabel.calibration.contract import LEVELS, OutputSpace, levels_of, sum_to_nodes, terminal_paths
+from treelabel.calibration.contract import (
+    ABSENT,
+    LEVELS,
+    OutputSpace,
+    levels_of,
+    softmax_of_spread,
+    sum_to_nodes,
+    terminal_paths,
+)
 from treelabel.calibration.isotonic import STEPS, Isotonic, _fit_slopes, apply_isotonic, fit_isotonic, log_odds
 from treelabel.calibration.path_softmax import (
     PathSoftmax,
@@ -24,6 +33,7 @@ from treelabel.calibration.path_softmax import (
 )
 from treelabel.calibration.pools import CandidatePool, NodePool, PathPool
 from treelabel.calibration.siblings import SiblingSigmoid, SiblingSoftmax
+from treelabel.core.array_schema import Schema
 from treelabel.hierarchy import LabelMatrix, label_matrix
 
 Rng = np.random.Generator
@@ -264,13 +274,25 @@ def test_node_pools(seed: int, pair: tuple[type[NodePool], Callable[..., Any]], 
     pool = kind.equal(h, 2)
     pool = pool.restore({"coefficients": rng.normal(size=pool.coefficients.shape)})
     shape = (3, len(h))
-    scores = [np.where(rng.random(shape) < 0.6, rng.random(shape), 0).astype(np.float32) for _ in range(2)]
+    # Some models are certain, nearly so, or give next to nothing.
+    extreme = rng.choice([0, 1e-6, 2e-6, 1e-3, 0.999, 1 - 1e-5, 1], (2, *shape))
+    scores = [np.where(rng.random(shape) < 0.6, rng.random(shape), each).astype(np.float32) for each in extreme]
     fast = pool.probabilities([sparse.csr_array(each) for each in scores] if sparse_scores else scores)
     dense = fast.toarray() if sparse_scores else fast
     for row in range(3):
         expected = twin(h, [each[row] for each in scores], pool.coefficients)
         assert dense[row] == pytest.approx(expected, abs=1e-4)
     assert sparse.issparse(fast) == sparse_scores
+
+
+def test_two_that_are_certain_are_no_more_certain_than_one() -> None:
+    h = Hierarchy.flat(["a", "b"])
+    pool = CandidatePool.equal(h, 2)
+    # Only the noisy or counts, of which the odds are a million at most.
+    pool = pool.restore({"coefficients": np.tile([0.0, 0, 0, 0, 0, 0.5], (LEVELS + 1, 1))})
+    nearly = np.array([[1 - 2e-4, 0.5]])
+    p = pool.probabilities([nearly, nearly])
+    assert p[0] == pytest.approx([expit(0.5 * np.log(1e6)), expit(0.5 * np.log(3))], abs=1e-6)
 
 
 def test_equal_pools_of_one_model_change_nothing() -> None:
@@ -282,6 +304,132 @@ def test_equal_pools_of_one_model_change_nothing() -> None:
     missing = CandidatePool.equal(h, 2).coefficients[0]
     assert missing == pytest.approx([0, np.log(1e-6) / 2, np.log(1e-6) / 2, 0.5, 0.5, 0])
     assert CandidatePool.equal(h, 1).coefficients[0, 1] == -10
+
+
+# Fitted parameters: those of the evidence that is meant
+
+
+FITTED = [Hierarchy.from_paths(["a > b > c", "a > b > d", "a > e", "f > g", "f > h"]),
+          Hierarchy.from_edges([("a", "c"), ("b", "c"), ("a", "d"), ("b", "e"), ("c", "f"), ("d", "f")])]  # fmt: skip
+
+
+def documents_of(h: Hierarchy, multiple_paths: bool, shared: bool = False) -> tuple[OutputSpace, Any, LabelMatrix]:
+    """Draw 80 documents with a label of any level, and margins that know it, some of them absent."""
+    rng = np.random.default_rng(0)
+    labels = one_path(h, rng, 80)
+    outputs = OutputSpace.of(h, labels, multiple_paths=multiple_paths, shared=shared)
+    margins = margins_for(outputs, rng, 80) + outputs.targets(labels).toarray().astype(np.float32)
+    margins[::7, 1] = ABSENT
+    return outputs, margins, labels
+
+
+@pytest.mark.parametrize("h", FITTED, ids=["tree", "DAG"])
+def test_sigmoids_are_fitted_to_the_documents_that_have_all_parents(h: Hierarchy) -> None:
+    outputs, margins, labels = documents_of(h, multiple_paths=True)
+    sigmoids = SiblingSigmoid(outputs).fit(margins, labels).sigmoids
+    closed = h.closure(labels).toarray()
+    for level in range(LEVELS + 1):
+        judged = [
+            (margins[row, output], bool(closed[row, node]))
+            for node, output in zip(outputs.nodes.tolist(), outputs.node_outputs.tolist(), strict=True)
+            for row in range(80)
+            if slow.level_of(h, node) == level and margins[row, output] > ABSENT
+            if all(closed[row, parent] for parent in slow.parents_of(h, node))
+        ]
+        values, true = np.array([each[0] for each in judged], np.float32), np.array([each[1] for each in judged], bool)
+        assert sigmoids[level] == pytest.approx(likelihood.fit_sigmoid(values, true) if judged else (1, 0), abs=1e-3)
+    # A level without a true label says nothing.
+    tops = label_matrix(np.arange(81), np.zeros(80, np.int32), len(h))
+    assert SiblingSigmoid(outputs).fit(margins, tops).sigmoids[2].tolist() == [1, 0]
+
+
+def test_temperatures_are_fitted_to_the_choices_below_true_parents() -> None:
+    h = FITTED[0]
+    outputs, margins, labels = documents_of(h, multiple_paths=False)
+    fitted = SiblingSoftmax(outputs).fit(margins, labels)
+    closed, ends = h.closure(labels).toarray(), h.most_specific(labels).toarray()
+    output_of = dict(zip(outputs.nodes.tolist(), outputs.node_outputs.tolist(), strict=True))
+    stops = {int(outputs.terminals[stop]): int(outputs.terminal_outputs[stop]) for stop in outputs.stops}
+    choices: dict[int, list[tuple[list[float], int]]] = {}
+    for row in range(80):
+        for parent in [-1, *np.flatnonzero(closed[row]).tolist()]:
+            children = [node for node in output_of if int(h.parent[node]) == parent]
+            columns = [output_of[node] for node in children] + ([stops[parent]] if parent in stops else [])
+            true = [bool(closed[row, node]) for node in children] + [parent >= 0 and bool(ends[row, parent])]
+            if len(columns) > 1 and margins[row, columns[true.index(True)]] > ABSENT:
+                level = 1 if parent < 0 else slow.level_of(h, parent) + 1
+                logits = [*margins[row, columns].tolist(), *[-np.inf] * (4 - len(columns))]
+                choices.setdefault(level, []).append((logits, true.index(True)))
+    assert sorted(choices) == [1, 2, 3]
+    for level in range(LEVELS + 1):
+        rows, members = (np.array([each[which] for each in choices.get(level, [])]) for which in (0, 1))
+        expected = likelihood.fit_softmax_temperature(rows.astype(np.float32), members) if len(rows) else 1
+        assert fitted.inverse_temperatures[level] == pytest.approx(expected, abs=1e-3)
+    plain = SiblingSoftmax(outputs, fitted.inverse_temperatures).probabilities(margins)
+    assert fitted.uniform_weights == pytest.approx(fit_uniform_weights(h, plain, h.closure(labels)))
+
+
+@pytest.mark.parametrize("h", FITTED, ids=["tree", "DAG"])
+def test_isotonic_maps_are_fitted_level_by_level(h: Hierarchy) -> None:
+    outputs, margins, labels = documents_of(h, multiple_paths=True, shared=True)
+    fitted = Isotonic(outputs).fit(margins, labels)
+    odds = log_odds(PathSoftmax(outputs, fitted.level_weights, fitted.mixture).probabilities(margins))
+    closed = h.closure(labels).toarray().astype(bool)
+    for level in range(1, 4):
+        judged = [
+            (margins[row, output], odds[row, node], closed[row, node])
+            for row in range(80)
+            for node, output in zip(outputs.nodes.tolist(), outputs.node_outputs.tolist(), strict=True)
+            if output >= 0 and slow.level_of(h, node) == level and margins[row, output] > ABSENT
+        ]
+        parts, true = np.array([each[:2] for each in judged], np.float32), np.array([each[2] for each in judged])
+        a, b, c = likelihood.fit_logistic(parts, true.astype(float), np.ones(len(true)))
+        assert fitted.coefficients[level] == pytest.approx([a, b, c], abs=1e-3)
+        expected = fit_isotonic(np.clip(parts @ [a, b] + c, -15, 15), true)
+        assert fitted.maps[level] == pytest.approx(expected, abs=0.02)
+    # Nothing is known of lower levels: their nodes are never taken for true.
+    assert not fitted.maps[4:, 2:].any()
+
+
+def test_node_pools_are_fitted_level_by_level() -> None:
+    h, rng = FITTED[0], np.random.default_rng(1)
+    closed = h.closure(one_path(h, rng, 60)).toarray()
+    scores = [np.clip(0.5 * closed + 0.6 * rng.random(closed.shape) - 0.1, 0, 1).astype(np.float32) for _ in range(2)]
+    pool = NodePool.equal(h, 2)
+    assert pool.weights.tolist() == [[0.5, 0.5]] * (LEVELS + 1)
+    fitted = pool.fit(scores, matrix_of([set(np.flatnonzero(row).tolist()) for row in closed], len(h)))
+    for level in range(LEVELS + 1):
+        judged = [
+            ([slow.logit(float(p[row, node])) for p in scores], closed[row, node])
+            for row in range(60)
+            for node in range(len(h))
+            if slow.level_of(h, node) == level and max(p[row, node] for p in scores) > 1e-6
+        ]
+        parts, true = np.array([each[0] for each in judged]), np.array([bool(each[1]) for each in judged])
+        prior = np.array([0, 0.5, 0.5])
+        expected = pools.fit_sigmoid_weights(parts, true, prior, 1) if judged else prior
+        assert fitted.coefficients[level] == pytest.approx(expected, abs=1e-4)
+    # What a model does not say may count for or against a label; what it says never counts against it.
+    least = CandidatePool.equal(h, 2).fit(scores, one_path(h, rng, 60)).coefficients.min(axis=0)
+    assert (least[3:] >= 0).all()
+    assert (least[:3] < 0).any()
+
+
+@pytest.mark.parametrize("kind", [NodePool, CandidatePool])
+def test_the_weights_of_a_pool_are_those_of_its_models(kind: type[NodePool]) -> None:
+    pool = kind.equal(FITTED[0], 3)
+    assert pool.weights == pytest.approx(np.full((LEVELS + 1, 3), 1 / 3))
+    Schema(pool.parameters, sizes={"models": 3}).check(pool.arrays())
+
+
+def test_before_it_is_fitted_evidence_is_the_margin() -> None:
+    h = Hierarchy.flat(["a", "b"])
+    outputs = OutputSpace.of(h, label_matrix([0, 1, 2], [0, 1], 2), multiple_paths=True)
+    maps = np.tile([-3.0, 3.0, *np.linspace(0, 1, STEPS + 1)], (LEVELS + 1, 1))
+    margins = np.array([[-1.0, 0.5], [2.0, 4.0]], np.float32)
+    expected = [[slow.isotonic_value(maps[1], each) for each in row] for row in margins.tolist()]
+    assert Isotonic(outputs, maps=maps).probabilities(margins) == pytest.approx(np.array(expected), abs=1e-6)
+    assert not Isotonic(outputs).probabilities(margins).any()
 
 
 # Fitted parameters: nothing nearby is better
@@ -453,6 +601,27 @@ def test_what_was_not_learned_may_be_any_terminal_of_its_lowest_known_ancestor()
     assert chosen[int(np.flatnonzero(labels.toarray()[:, names.index("c")])[0])] == {"d"}
 
 
+def test_of_a_path_that_ends_inside_it_is_the_end_or_what_was_learned_below() -> None:
+    h = Hierarchy.from_paths(["a > b > c", "a > b > d", "a > e", "f"])
+    ends = [h.names.index(name) for name in "bcef"]
+    outputs = OutputSpace.of(h, label_matrix(np.arange(5), np.array(ends, np.int32), len(h)), shared=False)
+    column = {h.names[t]: int(o) for t, o in zip(outputs.terminals, outputs.terminal_outputs, strict=True)}
+    # The label of each document, what was not learned without it, and what it may be.
+    cases = [("b", "", "b"), ("b", "b", "c"), ("c", "bc", "e"), ("d", "", "bc"), ("e", "c", "e"), ("f", "f", ""),
+             ("f", "", "f")]  # fmt: skip
+    labels = label_matrix(np.arange(8), np.array([h.names.index(each[0]) for each in cases], np.int32), len(h))
+    margins = np.zeros((7, outputs.count), np.float32)
+    for row, (_, absent, _) in enumerate(cases):
+        margins[row, [column[name] for name in absent]] = ABSENT
+    rows, marks = possible_terminals(outputs, margins, labels)
+    found = {
+        int(row): "".join(h.names[t] for t in outputs.terminals[mark]) for row, mark in zip(rows, marks, strict=True)
+    }
+    assert {row: "".join(sorted(names)) for row, names in found.items()} == {
+        row: expected for row, (_, _, expected) in enumerate(cases) if expected
+    }
+
+
 # Constants and limits
 
 
@@ -498,6 +667,34 @@ def test_some_terminals_stand_for_all_others() -> None:
         assert others <= set(terminals[row, :16].tolist())
 
 
+def test_of_66_ends_one_stands_for_the_rest_and_of_65_none() -> None:
+    for terminals, expected in ((65, [0.0] * 65), (66, [0.0] * 66), (67, [0.0] * 65 + [np.log(2)])):
+        evidence = np.random.default_rng(0).random((2, terminals)).astype(np.float32)
+        near, stands_for = pools.nearest_terminals([evidence], np.array([3, 4]))
+        assert stands_for == pytest.approx(expected)
+        assert near.shape == (2, min(terminals, 66), 1)
+        # All are there, or in the mean of the rest.
+        assert near[:, :, 0] @ np.exp(stands_for) == pytest.approx(evidence.sum(axis=1), rel=1e-5)
+
+
+def test_cosines_that_differ_by_less_than_a_hundredth_say_little() -> None:
+    p = softmax_of_spread(np.array([[0.2, 0.201], [0.2, 0.3]]), 2.0)
+    assert p[:, 1] == pytest.approx([expit(0.001 / 0.02), expit(0.1 / (2 * 0.05))])
+
+
+@pytest.mark.parametrize("kind", [SiblingSigmoid, SiblingSoftmax, Isotonic, PathSoftmax])
+def test_parameters_up_to_a_million_can_be_restored(kind: Any) -> None:
+    outputs = OutputSpace.of(Hierarchy.flat(["a", "b"]), label_matrix([0, 1, 2], [0, 1], 2), shared=False)
+    neutral = kind(outputs)
+    for name, array in neutral.arrays().items():
+        high = neutral.parameters[name].high
+        assert high in (1, 1e6)
+        assert neutral.parameters[name].low in (0, -1e6)
+        Schema(neutral.parameters).check({**neutral.arrays(), name: np.full_like(array, high)})
+        with pytest.raises(TreelabelError, match=name):
+            Schema(neutral.parameters).check({**neutral.arrays(), name: np.full_like(array, np.nextafter(high, 1e9))})
+
+
 def test_logits_of_0_that_are_not_stored_count_all_the_same() -> None:
     logits = np.array([[1.0, 2.0], [-1.0, 0.5]])
     for row, p in zip(logits.tolist(), pools.softmax_with_zeros(logits, 3), strict=True):
@@ -507,3 +704,26 @@ def test_logits_of_0_that_are_not_stored_count_all_the_same() -> None:
 def test_levels_below_the_eighth_are_one() -> None:
     h = Hierarchy.from_paths([" > ".join("abcdefghij")])
     assert levels_of(h, np.arange(10)).tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 8, 8]
+
+
+def test_powers_are_right_to_single_precision_and_0_where_that_ends() -> None:
+    values = -np.linspace(0, 1, 1001).astype(np.float32)
+    for inverse in (0.3, 1.0, 2.0):
+        result = np.empty_like(values)
+        total = path_kernels.powers(values, inverse, result)
+        expected = np.exp(inverse * values.astype(np.float64))
+        assert result == pytest.approx(expected, rel=3e-7)
+        assert total == pytest.approx(expected.sum(), rel=1e-6)
+    values = np.array([-0.25, -1, -30, -123.5, -124.5, -125.5, -1000], np.float32) * np.float32(np.log(2))
+    result = np.empty_like(values)
+    path_kernels.powers(values, 1.0, result)
+    assert result.tolist() == pytest.approx([2**-0.25, 0.5, 2**-30, 2**-123.5, 0, 0, 0], rel=1e-5)
+
+
+@pytest.mark.parametrize("count", range(10))
+def test_the_largest_value_may_be_anywhere(count: int) -> None:
+    for index in range(count):
+        values = np.full(count, -2, np.float32)
+        values[index] = 3
+        assert path_kernels.largest_value(values, np.float32(-1)) == 3
+    assert path_kernels.largest_value(np.full(count, -2, np.float32), np.float32(-1)) == -1

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +23,9 @@ from treelabel import Dataset, Hierarchy, TreelabelError, read, read_taxonomy, w
 from treelabel.core.limits import Limits
 from treelabel.data.io import excel
 from treelabel.data.io.excel import encoded_text
-from treelabel.data.io.sheets import SheetWarning, cell_text, open_sheet
+from treelabel.data.io.format import ReadOptions
+from treelabel.data.io.parquet import read_parquet
+from treelabel.data.io.sheets import SheetWarning, cell_text, locate_damage, open_sheet
 from treelabel.data.io.tables import format_of
 
 PETS = [["text", "label"], ["woof", "dog"], ["meow", "cat"]]
@@ -132,6 +135,27 @@ def test_titles_empty_rows_and_empty_columns_are_passed_over(tmp_path: Path, cap
     assert list(data.extra) == ["column F"]
     assert "took the names of the columns from row 5 ('Nr', 'text', 'label')" in caplog.text
     assert data.choices["sheet"] == "Sheet 1, columns named in row 5"
+
+
+def test_the_names_of_columns_are_in_the_first_twenty_rows(tmp_path: Path) -> None:
+    pets = [["text", "label", "a", "b", "c"], ["woof", "dog", "x", "x", "x"]]
+    data = read(book(tmp_path / "d.xlsx", [*[["a title"]] * 19, *pets]))
+    assert (list(data.texts), data.choices["sheet"]) == (["woof"], "Sheet 1, columns named in row 20")
+    with pytest.raises(TreelabelError, match="a title"):
+        read(book(tmp_path / "d.xlsx", [*[["a title"]] * 20, *pets]))
+
+
+def test_the_names_of_columns_fill_six_tenths_of_the_widest_row() -> None:
+    widest = (9, ["1", "2", "3", "4", "5"])
+    assert excel.header_index([(1, ["a", "b", ""]), (2, ["a", "b", "c"]), widest]) == 1
+    assert excel.header_index([(1, ["a", "b"]), (2, ["a", "b", "7"]), (3, ["a", "b", "2024-05-01"]), widest]) == 0
+
+
+def test_values_that_excel_would_change_are_texts() -> None:
+    for value in (10**15 - 1, 1 - 10**15, 0.5, True, None, "x", date(1901, 1, 1), datetime(1901, 1, 1, 12)):
+        assert excel._cell(value) is value
+    for value in (10**15, -(10**15), date(1900, 12, 31), datetime(2024, 1, 1, microsecond=1)):
+        assert isinstance(excel._cell(value), str)
 
 
 def test_messages_have_the_row_that_excel_shows(tmp_path: Path) -> None:
@@ -497,3 +521,23 @@ def test_convert_split_and_sample_write_sheets(tmp_path: Path, run: Run) -> None
     assert "treelabel: note:" in ended.err
     ended = run("inspect", file, "--sheet", "x")
     assert (ended.code, "has no sheet 'x'" in ended.err) == (2, True)
+
+
+def test_what_a_reader_says_of_damage_is_one_line_of_200_characters(tmp_path: Path) -> None:
+    said = f"can be read: ValueError: a {'b' * 186}; the file"
+    with pytest.raises(TreelabelError, match=said), locate_damage(tmp_path / "d.xlsx"):
+        raise ValueError("a\n" + "b" * 300)
+
+
+def test_progress_is_the_share_of_rows_in_the_bytes_of_the_file(tmp_path: Path) -> None:
+    seen: list[int] = []
+    file = book(tmp_path / "d.xlsx", [["text", "label"], ["a", "A"], ["b", "A"], ["c", "B"]])
+    assert len(list(excel.read_excel(file, ReadOptions(seen=seen.append)).parts)) == 1
+    size = file.stat().st_size
+    assert seen == [size * 2 // 4, size * 3 // 4, size]
+    seen.clear()
+    pq.write_table(pa.table({"text": ["a", "b", "c", "d"]}), tmp_path / "d.parquet", row_group_size=3)
+    parts = list(read_parquet(tmp_path / "d.parquet", ReadOptions(seen=seen.append)).parts)
+    assert [part.lines.tolist() for part in parts] == [[1, 2, 3], [4]]
+    size = (tmp_path / "d.parquet").stat().st_size
+    assert seen == [size * 3 // 4, size]

@@ -279,6 +279,24 @@ def test_xmc_keeps_features_to_float32_and_labels(tmp_path: Path, name: str) -> 
     assert again.hierarchy == data.hierarchy
 
 
+def test_xmc_numbers_are_below_those_of_the_header(tmp_path: Path) -> None:
+    data = read_text(tmp_path, "d.xmc", "1 2147483647 4\n0,3 2147483646:3.4028234e38\n")
+    assert data.features is not None
+    assert (data.names(), data.features.indices.tolist()) == ([["0", "3"]], [2147483646])
+    for content, message in (
+        ("1 2147483648 4\n0 1:1\n", "promises 2,147,483,648 features; at most 2,147,483,647"),
+        ("1 1 2147483648\n0 1:1\n", "promises 2,147,483,648 labels"),
+        (f"1 {'0' * 18}1 4\n0 0:1\n", "expected 'documents features labels'"),
+        ("1 10 4\n4 1:1\n", "label '4' is not a number from 0 to 3"),
+        ("1 10 4\n3 10:1\n", "feature '10:1' is not 'number:value' with a number from 0 to 9"),
+        ("1 10 4\n3 9:3.5e38\n", "not a finite number of single precision"),
+        ("2 10 4\n3 9:1\n", "promises 2 documents, the file has 1"),
+    ):
+        with pytest.raises(TreelabelError, match=message):
+            read_text(tmp_path, "d.xmc", content)
+    assert len(read_text(tmp_path, "d.xmc", f"1 {'0' * 16}10 4\n0 9:1\n")) == 1
+
+
 def test_xmc_lines_are_the_repository_s(tmp_path: Path) -> None:
     write(features()[[0, 2, 3]], tmp_path / "data.xmc")
     lines = (tmp_path / "data.xmc").read_text().split("\n")

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +24,8 @@ from treelabel.core.errors import LONGEST_MESSAGE, UNPRINTABLE, printable, quote
 from treelabel.core.limits import parse_limits
 from treelabel.data.columns import unprintable
 from treelabel.data.io.cells import MARKER, EscapedFormulasWarning, escape, unescape
+from treelabel.data.io.format import ReadOptions
+from treelabel.data.io.parquet import _longest_text, read_parquet
 
 MB = 1_000_000
 # What refusing a bomb may add to the memory of a process, most of it the 64 MB that a line or any file may have.
@@ -592,6 +595,47 @@ def test_score_reports_what_it_wrote(tmp_path: Path, run: Run, monkeypatch: pyte
     assert "CSR, 1 stored" in out
 
 
+def test_rows_of_long_values_are_read_a_few_at_once(tmp_path: Path) -> None:
+    def rows_at_once(values: pa.Array) -> list[int]:
+        pq.write_table(pa.table({"text": values}), tmp_path / "d.parquet")
+        return [len(part) for part in read_parquet(tmp_path / "d.parquet", ReadOptions()).parts]
+
+    # A dictionary has each once; 8 MB may be in a batch.
+    assert rows_at_once(pa.array(["x" * 2_666_667] * 3)) == [2, 1]
+    assert rows_at_once(pa.array(["x" * 2_666_666] * 3)) == [3]
+    assert rows_at_once(pa.array(["x" * 9 * MB] * 2)) == [1, 1]
+    assert rows_at_once(pa.array([["x" * 2_666_667]] * 3)) == [3]
+    assert rows_at_once(pa.array(["x"] * 8193)) == [8192, 1]
+
+
+def test_the_longest_text_is_found_in_all_that_holds_texts() -> None:
+    texts = pa.array(["a", "bcd", "a", "bcd"]).dictionary_encode()
+    offsets = [0, 1, 3, 4]
+    for array in (
+        texts,
+        pa.StructArray.from_arrays([pa.array([1, 2, 3, 4]), texts], ["a", "b"]),
+        pa.ListArray.from_arrays(offsets, texts),
+        pa.LargeListArray.from_arrays(offsets, texts),
+        pa.MapArray.from_arrays(offsets, pa.array([1, 2, 3, 4]), texts),
+        pa.MapArray.from_arrays(offsets, texts, pa.array([1, 2, 3, 4])),
+    ):
+        assert _longest_text(array) == 3
+    assert _longest_text(pa.array([1, 2])) == 0
+    assert _longest_text(pa.array([], pa.string()).dictionary_encode()) == 0
+
+
+def test_a_sheet_may_unpack_to_so_many_times_its_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "d.xlsx"
+    write(Dataset.of(["x" * 30_000] * 3, [["A"]] * 3, Hierarchy.flat(["A"])), file)
+    with ZipFile(file) as archive:
+        unpacked = sum(part.file_size for part in archive.infolist())
+    ratio = unpacked / file.stat().st_size
+    assert ratio > 2
+    for floor, most in ((unpacked, 1), (unpacked - 1, ratio)):
+        assert len(read(file, limits=Limits(floor=floor, ratio=most))) == 3
+    assert "unpack to" in refused(lambda: read(file, limits=Limits(floor=unpacked - 1, ratio=ratio - 0.01)))
+
+
 # Messages
 
 LONG = "x" * 10 * MB
@@ -603,6 +647,25 @@ def test_long_values_are_shortened() -> None:
     assert len(str(TreelabelError(LONG))) <= LONGEST_MESSAGE
     assert shorten("as it is") == "as it is"
     assert printable("a\x1b\u202e\u2028é\u200d") == "a\\u001b\\u202e\\u2028é\u200d"
+
+
+def test_of_many_columns_the_first_are_listed(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(51)]
+
+    def header_in_message(columns: list[str]) -> str:
+        message = refused(lambda: read_text(tmp_path, "d.csv", f"{','.join(columns)}\na,b\n"))
+        return message.partition("the header has 51: ")[2].partition(" (to leave")[0]
+
+    assert header_in_message(names) == ", ".join(names[:50])
+    assert 490 < len(header_in_message([name * 10 for name in names])) <= 500
+
+
+@pytest.mark.parametrize(("count", "rest"), [(20, ""), (21, " ...")])
+def test_of_columns_to_choose_from_twenty_are_listed(count: int, rest: str, tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(count)]
+    content = f"{','.join(names)}\n{','.join('x' * count)}\n"
+    message = refused(lambda: read_text(tmp_path, "d.csv", content, text="nope", labels="c1"))
+    assert message.endswith(f"{', '.join(map(repr, names[:20]))}{rest}")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from tests.helpers import put, read_text
 from treelabel import Dataset, Hierarchy, TreelabelError, read, read_batches, write
 from treelabel.data import SkippedRowsWarning
+from treelabel.data.columns import labels_of_cell
 from treelabel.data.data_file import DataFile
 from treelabel.data.io.format import BATCH
 
@@ -393,3 +394,10 @@ def test_data_frames_are_no_files(reader: Any) -> None:
 def test_a_taxonomy_is_a_file_or_a_hierarchy(tmp_path: Path) -> None:
     with pytest.raises(TreelabelError, match="a file or a Hierarchy, found a dict with the keys 'A'"):
         read(lines_of(tmp_path, {"text": "a", "label": "A"}), taxonomy={"A": []})  # type: ignore[arg-type]
+
+
+def test_lists_in_the_spelling_of_python_have_a_million_characters_at_most() -> None:
+    longest = f"['{'x' * 999_996}']"
+    assert labels_of_cell(longest, None, "labels") == ["x" * 999_996]
+    assert labels_of_cell(longest.replace("x", "xx", 1), None, "labels") == [longest.replace("x", "xx", 1)]
+    assert labels_of_cell(longest.replace("'", '"').replace("x", "xx", 1), None, "labels") == ["x" * 999_997]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import examples
 from treelabel import load_sample
-from treelabel.hierarchy.separators import guess_separator
+from treelabel.hierarchy.separators import DEMANDS, SeparatorEvidence, guess_separator
 
 SEPARATORS = [" > ", ">", " / ", "/", " | ", "|", " :: ", "::", " \\ ", "\\"]
 SHOP = [
@@ -194,6 +194,8 @@ def paths(count: int, children: int, separator: str) -> list[str]:
         ([*paths(2, 10, "/")[:19], "top0/"], "top1/"),
         # Half of the labels may be single names.
         ([*paths(2, 5, "/"), *(f"alone{number}" for number in range(10))], "alone"),
+        # A name that begins paths is explained, and not one of the others.
+        ([*paths(2, 2, "/"), "top0", "top1", *(f"alone{number}" for number in range(4))], "alone"),
         # Of 40 labels two may be the end of others, with "|" of 50 one.
         ([*paths(2, 19, "/"), "0 child0", "0 child1"], "0 child2"),
         ([*paths(2, 24, "|"), "0 child0", "alone"], "0 child2"),
@@ -232,3 +234,14 @@ def test_two_first_names_with_several_labels_or_three_levels_make_a_path_of_bars
 def test_more_than_half_with_the_usual_separator_decide() -> None:
     assert guess_separator(["a > b", "c > d", "e"]) == " > "
     assert guess_separator(["a > b", "c > d", "e", "f"]) is None
+
+
+@pytest.mark.parametrize("evidence", DEMANDS, ids=lambda evidence: evidence.mark)
+def test_what_a_mark_may_not_exceed_is_a_share(evidence: SeparatorEvidence) -> None:
+    assert all(0 < share <= 1 for share in (evidence.spread, evidence.moved, evidence.tops))
+
+
+def test_labels_after_the_first_20_000_change_nothing() -> None:
+    half = [*(f"top{number} > child{number}" for number in range(10_000)), *map(str, range(10_000))]
+    assert guess_separator([*half, "a > b", "c > d"]) is None
+    assert guess_separator(["a > b", *half]) == " > "

@@ -18,6 +18,7 @@ from treelabel.evaluation.result import Result
 from treelabel.hierarchy.similarity import inverse_propensities
 from treelabel.metrics import METRICS, find_metric
 from treelabel.metrics.overlap import with_root
+from treelabel.metrics.registry import needs_decisions
 from treelabel.metrics.shared_formulas import f_beta
 
 NUMBERS: dict[str, list[float]] = {"k": [1, 2, 3, 5, 8, 40], "beta": [0.5, 1, 2, 3]}
@@ -317,7 +318,14 @@ def test_a_metric_can_be_spelled_with_its_usual_number_or_without() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("hf2", "hf1"), ("mikro_f1", "micro_f1"), ("xyz", "treelabel metrics"), ("hf1@3", "hf1")]
+    ("name", "hint"),
+    [
+        ("hf2", "hf1"),
+        ("mikro_f1", "micro_f1"),
+        ("xyz", "treelabel metrics"),
+        ("hf1@3", "hf1"),
+        ("macro", r"did you mean macro_f1 or macro_f1@k or micro_f1\?"),
+    ],
 )
 def test_an_unknown_metric_comes_with_a_suggestion(name: str, hint: str) -> None:
     with pytest.raises(TreelabelError, match=f"unknown metric '{name}'; .*{hint}"):
@@ -328,6 +336,7 @@ def test_the_table_says_what_a_reader_needs() -> None:
     lower = {"hamming", "hamming_levels", "shortest_path", "jiang_conrath", "neg_log_win", "cross_entropy"}
     lower |= {"cross_entropy_by_depth"}
     assert {name for name, row in METRICS.items() if not row.higher_is_better} == lower | {"ece", "brier", "log_loss"}
+    assert {name for name, row in METRICS.items() if row.over_labels} == {name for name in METRICS if "macro" in name}
     for name, row in METRICS.items():
         assert row.name == name
         assert row.help
@@ -355,7 +364,8 @@ def test_icm_takes_the_numbers_of_its_rule() -> None:
     # ICM is -1, and that of the truth with itself 4 - 2.5.
     assert result["icm_norm(beta=2.5)"] == pytest.approx((-1 + 1.5) / 3)
     assert find_metric("icm(beta=3)").name == "icm"
-    for wrong in ("icm(beta=-1)", "icm(beta=x)", "icm(gamma=1)"):
+    assert evaluate([["B"]], [["C"]], metrics=["icm(alpha=0)"], **given)["icm(alpha=0)"] == 2 - 3 * 2
+    for wrong in ("icm(beta=-1)", "icm(beta=1e999)", "icm(beta=true)", "icm(beta=x)", "icm(gamma=1)"):
         with pytest.raises(TreelabelError, match=r"expected a number of at least 0|it has: alpha, alpha_2, beta"):
             find_metric(wrong)
 
@@ -366,3 +376,11 @@ def test_an_orphan_is_predicted_but_never_right() -> None:
     # Two of three predictions are right, and two of four true labels found; without the orphan it would be 2/3.
     assert result["constrained_micro_f1"] == pytest.approx(4 / 7)
     assert "1 of 2 documents have predicted labels without their ancestors" in result.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [(None, True), ("all", True), ([], True), ("hf1", True), ("hf1_auc", False), (["hf1_auc", "hf1"], True)],
+)
+def test_metrics_say_whether_they_look_at_decisions(names: Any, expected: bool) -> None:
+    assert needs_decisions(names) == expected

@@ -82,3 +82,17 @@ def test_the_weights_of_a_tree_stay_what_they_were() -> None:
     result = fit_counts(scores, h.closure(rng.random(p.shape) < p))
     assert result["inner"] == pytest.approx(22.47, rel=1e-2)
     assert result["counts"][:5] == pytest.approx([0.08676, 0.6336, 0.5071, 0.7576, 1.0], rel=1e-2)
+
+
+def test_weights_are_at_most_e_to_the_eighth_above_and_below_one() -> None:
+    # Scores that are certain of two labels, where one is true.
+    h = Hierarchy.flat(["a", "b"])
+    counts = fit_counts(Scores(h, [[0.9999999] * 2] * 1000), h.closure([[1, 0], [0, 1]] * 500))["counts"]
+    assert counts == pytest.approx([np.exp(-8), 1, np.exp(-16)], rel=1e-3)
+
+
+@pytest.mark.parametrize(("paths", "weights"), [(62, 64), (63, 65), (64, 65), (70, 65)])
+def test_more_than_64_paths_share_a_weight(paths: int, weights: int) -> None:
+    h = Hierarchy.flat(map(str, range(70)))
+    truth = h.closure([[number < paths for number in range(70)]])
+    assert len(fit_counts(Scores(h, [[0.9] * 70]), truth)["counts"]) == weights

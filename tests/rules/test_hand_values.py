@@ -9,6 +9,7 @@ from treelabel import RULES, Hierarchy, Scores, TreelabelError, decide
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules import back_off, population, score_rows
 from treelabel.rules.back_off import NEVER, LeafPaths, last_precise, precise_thresholds
+from treelabel.rules.decision_columns import seven_digits
 from treelabel.rules.registry import COMMON
 
 TREE = Hierarchy.from_paths(["A > B", "A > C", "D"])  # ids: A 0, D 1, B 2, C 3
@@ -160,3 +161,12 @@ def test_a_row_over_a_tree_by_hand() -> None:
     score_rows.load_tree_row(TREE.parent, nodes, np.array([0.6, 0.1, 0.5, 0.2]), tree)
     assert tree.mass.tolist() == pytest.approx([0.0, 0.1, 0.5, 0.2])
     assert tree.whole[0] == pytest.approx(0.7)
+
+
+def test_scores_are_rounded_to_seven_digits_as_python_writes_them() -> None:
+    rng = np.random.default_rng(0)
+    plain = rng.random(2000) * 10.0 ** rng.integers(-8, 1, 2000)
+    # Between two numbers of seven digits, up to what single or double precision can tell.
+    halves = (2 * rng.integers(0, 10_000_000, 2000) + 1) / 2e7
+    for p in (plain, halves, halves / 100, plain.astype(np.float32).astype(float), np.array([0.0, 1.0, 1e-4, 0.1])):
+        assert seven_digits(p).tolist() == [float(f"{each:.7g}") for each in p.tolist()]

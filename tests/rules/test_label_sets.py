@@ -13,7 +13,7 @@ from tests.reference_rules import Doubles, World, expected_f_of_subsets
 from tests.strategies import Drawn, trees
 from treelabel import Hierarchy, Scores, TreelabelError, decide
 from treelabel.rules import label_set_distribution as kernels
-from treelabel.rules.expected_f import best_label_set
+from treelabel.rules.expected_f import best_label_set, gauss_legendre
 from treelabel.rules.label_set_distribution import fit_log_odds, largest_error, log_odds
 
 # Marginals are fitted to this.
@@ -269,3 +269,54 @@ def test_mass_of_a_node_is_what_its_children_leave() -> None:
     up = np.array([-1, 0, 0, 1], np.int32)
     mass = kernels.mass_beyond_children(up, np.array([0.9, 0.5, 0.3, 0.6]))
     assert mass == pytest.approx([0.1, 0.0, 0.3, 0.6])
+
+
+def likely(up: list[int], values: list[float]) -> kernels.LikelyTree:
+    """Keep the likely nodes, which are numbered from 10 on."""
+    nodes = np.arange(10, 10 + len(up), dtype=np.int32)
+    return kernels.likely_tree(np.array(up, np.int32), nodes, np.array(values))
+
+
+def test_unlikely_nodes_are_joined_by_their_nearest_likely_ancestor_and_their_length() -> None:
+    # Likely are a, b and c below a; a thousandth of the likeliest is enough. Below a there are d, f, and e below d;
+    # below b there is g; u is a top label.
+    up, values = [-1, -1, -1, 0, 0, 0, 1, 4], [1.0, 1e-3, 5e-4, 0.5, 6e-4, 3e-4, 2e-4, 4e-4]
+    tree = likely(up, values)
+    assert tree.node.tolist() == [-1, 10, 11, 13, -1, -1, -1, -1]
+    assert tree.above.tolist() == [0, 0, 0, 1, 0, 1, 2, 1]
+    assert tree.length.tolist() == [1, 1, 1, 1, 1, 1, 1, 2]
+    assert tree.p == pytest.approx([1, 1, 1e-3, 0.5, 5e-4, 5e-4, 2e-4, 4e-4])
+    assert [each.tolist() for each in likely([], [])] == [[0], [1], [1], [-1]]
+
+
+def test_groups_of_unlikely_nodes_stay_below_half_of_their_ancestor_and_a_twentieth() -> None:
+    tree = likely([-1, -1, 1, 1, 1], [1.0, 1e-3, 2.5e-4, 2.5e-4, 1e-4])
+    assert tree.p[3:].tolist() == [5e-4, 1e-4]
+    tree = likely([-1] * 61, [1.0] + [9e-4] * 60)
+    assert tree.p[2:] == pytest.approx([55 * 9e-4, 5 * 9e-4])
+    # What hardly ever ends somewhere is left out.
+    assert likely([-1, -1, -1], [1.0, 1e-6, 2e-6]).p.tolist() == [1, 1, 2e-6]
+
+
+def test_paths_are_counted_up_to_six_standard_deviations_and_six_more_than_expected() -> None:
+    assert kernels.most_terminals(likely([-1] * 100, [0.5] * 100)) == int(50 + 6 * 50**0.5 + 6)
+    # Children are more than their parent, each of 100.
+    assert kernels.most_terminals(likely([-1] * 100 + list(range(100)) * 2, [0.5] * 100 + [0.4] * 200)) == 139
+    assert kernels.most_terminals(likely([-1, -1], [0.5, 0.5])) == 2
+    weights = kernels.weights_of(kernels.SetWeights(np.array([1, 0.2, 2]), 0.5), 4)
+    assert (weights.g.tolist(), weights.inner) == ([1, 0.2, 2, 2, 2], 0.5)
+
+
+def test_log_odds_are_those_of_a_node_given_its_parent() -> None:
+    found = log_odds(likely([-1, 0, 0, -1], [0.8, 0.6, 0.8, 0.5]))
+    assert found[:3] == pytest.approx([0, np.log(4), np.log(3)])
+    # What its parent makes certain is nearly so.
+    assert found[3:] == pytest.approx([np.log(1e9 - 1), 0])
+
+
+def test_quadratures_are_right_to_ten_digits_below_their_degree() -> None:
+    # The integral of z^d over [0, 1] is 1 / (d + 1).
+    for points, weights, size, degree in zip(*gauss_legendre(), strict=True):
+        error = [abs(weights[:size] @ points[:size] ** d - 1 / (d + 1)) for d in (1, degree // 2, degree - 1, degree)]
+        assert max(error[:3]) <= 1e-10 < error[3]
+        assert not weights[size:].any()

@@ -174,6 +174,8 @@ REFUSED: dict[str, tuple[str, str]] = {
         "optimal:cost(matrix=[[1, 2], [3, 4]])",
         r"a cost matrix of shape \(2, 2\), expected 4 nodes x 3 leaves, or leaves x leaves",
     ),
+    "a metric, nearly": ("macro", r"did you mean optimal:macro_f1 or optimal:macro_f1@k or optimal:micro_f1\?"),
+    "an optimal rule, nearly": ("optimal:f", r"did you mean optimal:hf1 or optimal:lin or optimal:icm\?"),
     "an unknown similarity": ("optimal:cost(similarity=alike)", "unknown similarity 'alike'; there are: wu_palmer, "),
 }
 

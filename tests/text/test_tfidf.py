@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.text.reference_text import buckets_of, tfidf_rows
 from treelabel.text import NgramShape, Tfidf
-from treelabel.text.tfidf import Occurrences, columns_of, sort_row
+from treelabel.text.tfidf import Occurrences, columns_of, number_buckets, sort_row
 
 TEXTS = st.lists(st.lists(st.sampled_from(["a", "b", "cc", "dd", "ddd"]), max_size=8).map(" ".join), max_size=8)
 SHAPES = (
@@ -101,6 +101,19 @@ def test_buckets_find_their_columns() -> None:
     assert columns.tolist() == [0, 1, 2, 3, 4, 5, 6, -1, -1, -1]
     assert len(tfidf.slots) == 64
     assert [tfidf.column_of(133), tfidf.column_of(134)] == [2, -1]
+
+
+def test_the_first_column_may_be_that_of_bucket_0() -> None:
+    # In a table, bucket 0 with the number 0 is 0, which is not the mark of an empty slot.
+    listed = np.array([0, 4, 0, *range(100, 140), 0], np.int32)
+    numbers, distinct, slots = number_buckets(listed, 4)
+    assert numbers.tolist() == [0, 1, 0, *range(2, 42), 0]
+    assert distinct.tolist() == [0, 4, *range(100, 140)]
+    assert columns_of(slots, listed).tolist() == numbers.tolist()
+    # It is made four times as large when it is more than half full: 4, 16, 64, 256.
+    assert len(slots) == 256
+    assert len(number_buckets(np.arange(8, dtype=np.int32), 16)[2]) == 16
+    assert len(number_buckets(np.arange(9, dtype=np.int32), 16)[2]) == 64
 
 
 def test_columns_of_one_text_can_be_put_in_the_order_of_texts() -> None:

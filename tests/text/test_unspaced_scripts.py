@@ -1,5 +1,6 @@
 """Scripts without blanks between words: Chinese, Japanese, Thai and their like are divided by characters."""
 
+import unicodedata
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from treelabel import Dataset, Hierarchy, decide, make_model
 from treelabel.text import NgramShape
 from treelabel.text.ngram_names import named_ngrams
-from treelabel.text.ngrams import count_ngrams
+from treelabel.text.ngrams import UNSPACED, character_table, count_ngrams
 from treelabel.text.phrases import Phrases
 
 SHAPES = (
@@ -114,3 +115,25 @@ def test_phrases_are_found_within_runs() -> None:
     phrases, numbers = Phrases.of(["手机壳", "手机", "phone case"])
     assert numbers.tolist() == [0, 1, 2]
     assert phrases.find(["买手机壳送phone cases", "新手机"]).phrases.tolist() == [0, 2, 1]
+
+
+# How the names of characters begin in Unicode, of scripts without blanks.
+SCRIPTS = ("THAI ", "LAO ", "TIBETAN ", "MYANMAR ", "KHMER ", "TAI ", "NEW TAI LUE ", "BALINESE ", "HIRAGANA ",
+           "KATAKANA ", "KATAKANA-HIRAGANA ", "HALFWIDTH KATAKANA", "HENTAIGANA ", "VERTICAL KANA ", "MASU MARK",
+           "BOPOMOFO ", "CJK ", "HANGZHOU ", "IDEOGRAPHIC ", "VERTICAL IDEOGRAPHIC ", "JAVANESE ")  # fmt: skip
+
+
+def test_scripts_without_blanks_are_those_of_unicode() -> None:
+    table = character_table()
+    for code in [*range(0x10000), *range(0x1AFF0, 0x1B300)]:
+        name, category = unicodedata.name(chr(code), ""), unicodedata.category(chr(code))
+        if name.startswith(SCRIPTS) and (category[0] in "LM" or category == "Nl"):
+            assert table[code] == code + UNSPACED, name
+        elif category[0] == "L":
+            assert table[code] < UNSPACED, name
+        elif category[0] == "M" and code < 0xE00:
+            assert table[code] == 0, name
+    # The planes of ideographs, to their ends.
+    for code in (0x20000, 0x2FFFF, 0x30000, 0x3FFFF):
+        assert table[code] == code + UNSPACED
+    assert len(table) == 0x40000

@@ -29,9 +29,11 @@ from treelabel import Hierarchy, Scores, TreelabelError
 from treelabel.neural.losses.base import Loss, make_loss
 from treelabel.neural.losses.champ import Champ, largest_distance
 from treelabel.neural.losses.conditional_loss import ConditionalSoftmaxLa
-from treelabel.neural.losses.maps import group_tables
+from treelabel.neural.losses.layout import Ragged
+from treelabel.neural.losses.maps import ancestor_jumps, group_tables, leaf_slices
 from treelabel.neural.losses.registry import LOSSES, LossSpec
 from treelabel.neural.losses.soft_labels import SoftLabels
+from treelabel.neural.losses.truth import wide_slices
 
 Doubles = npt.NDArray[np.float64]
 
@@ -556,3 +558,33 @@ def test_groups_share_a_table_with_groups_of_their_size() -> None:
         [[1, 2, 3, 4, 5, 12, 12, 12]],
     ]
     assert position.tolist() == [0, 4, 4, 4, 4, 4, 2, 2, 1, 3, 3, 3]
+
+
+def test_leaves_that_follow_each_other_need_no_order() -> None:
+    none = np.zeros(3, np.int64)
+    # Nodes with the leaves 0 1 2, 1 2 and 0; then with 0 2 and 1.
+    slices, order, output = leaf_slices(np.array([0, 3, 5, 6]), np.array([0, 1, 2, 1, 2, 0]), none)
+    assert (slices.tolist(), order.tolist(), output.tolist()) == ([[0, 1, 0], [3, 3, 1]], [], [0, 0, 0])
+    slices, order, _ = leaf_slices(np.array([0, 2, 3]), np.array([0, 2, 1]), none)
+    assert (slices.tolist(), order.tolist()) == ([[0, 2], [2, 3]], [0, 2, 1])
+
+
+def test_wide_groups_have_64_outputs_and_one_in_16() -> None:
+    def slices(*sizes: int) -> list[tuple[int, int, int]]:
+        ptr = np.cumsum([0, *sizes])
+        return list(wide_slices(Ragged.of(ptr, np.arange(ptr[-1]))))
+
+    # The top labels are always one of them.
+    assert slices(2, 63, 64) == [(0, 0, 2), (2, 65, 129)]
+    assert slices(1, 64, 16 * 64 - 65) == [(0, 0, 1), (1, 1, 65), (2, 65, 1024)]
+    assert slices(1, 64, 16 * 64 - 64) == [(0, 0, 1), (2, 65, 1025)]
+    # In a DAG outputs of a group may be apart.
+    assert wide_slices(Ragged.of([0, 1, 65], [0, *range(2, 65), 70])) == ((0, 0, 1),)
+
+
+def test_ancestors_are_1_2_and_4_steps_above_as_far_as_a_tree_is_deep() -> None:
+    chain = np.arange(-1, 4)
+    jumps = ancestor_jumps(chain, 5).tolist()
+    assert jumps == [[5, 0, 1, 2, 3, 5], [5, 5, 0, 1, 2, 5], [5, 5, 5, 5, 0, 5]]
+    assert ancestor_jumps(chain[:4], 4).tolist() == [[4, 0, 1, 2, 4], [4, 4, 0, 1, 4]]
+    assert ancestor_jumps(np.array([-1, -1]), 1).tolist() == []
