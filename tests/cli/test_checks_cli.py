@@ -112,11 +112,11 @@ def test_audit_lists_what_looks_wrong(tmp_path: Path, run: Run) -> None:
     rows = [f"{text} {label[-1]}{number},{label}" for label, text in words.items() for number in range(10)]
     rows.append("meow purr indeed,food > cake")
     file = put(tmp_path, "t.csv", "text,label\n" + "\n".join(rows) + "\n")
-    shown = run("audit", file, "--folds", "3", "--top", "1")
+    shown = run("audit", file, "--cv", "3", "--top", "1")
     assert "line 32: food > cake" in shown.out
     assert "-> pet > cat" in shown.out
     target = tmp_path / "suspects.csv"
-    assert str(target) in run("audit", file, "--folds", "3", "--top", "4", "-o", target).out
+    assert str(target) in run("audit", file, "--cv", "3", "--top", "4", "-o", target).out
     with target.open(newline="") as stream:
         listed = list(csv.DictReader(stream))
     assert len(listed) == 4
@@ -124,7 +124,7 @@ def test_audit_lists_what_looks_wrong(tmp_path: Path, run: Run) -> None:
         listed[0]
     )
     assert (listed[0]["line"], listed[0]["suggested"]) == ("32", "pet > cat")
-    told = run("audit", file, "--folds", "3", "--top", "1", "--json").json
+    told = run("audit", file, "--cv", "3", "--top", "1", "--json").json
     assert (told["documents"], len(told["suspects"]), told["suspects"][0]["line"]) == (31, 1, 32)
     assert json.dumps(told)
 
@@ -137,7 +137,7 @@ def test_audit_refuses_what_cannot_be_written(warts: Path, tmp_path: Path, run: 
     ):
         ended = run("audit", warts, "-o", target)
         assert (ended.code, message in ended.err) == (2, True)
-    assert "too few" in run("audit", put(tmp_path, "one.csv", "text,label\na,x\na,y\n"), "--folds", "2").err
+    assert "too few" in run("audit", put(tmp_path, "one.csv", "text,label\na,x\na,y\n"), "--cv", "2").err
 
 
 def test_labels_that_training_does_not_have_are_findings(tmp_path: Path, run: Run) -> None:

@@ -23,7 +23,7 @@ def audit(
     ] = None,
     model: o.ModelOption = "linear",
     set: o.SetOption = None,  # noqa: A002
-    folds: Annotated[int, typer.Option(min=2, help="How often a model learns; each time, one fold is held out.")] = 5,
+    cv: Annotated[int, typer.Option(min=2, help="How often a model learns; each time, one fold is held out.")] = 5,
     top: Annotated[
         int | None, typer.Option(min=1, help="List this many (default: all that are as likely wrong as right).")
     ] = None,
@@ -43,7 +43,7 @@ def audit(
     Examples:
       treelabel audit train.csv -o suspects.csv
       treelabel audit train.jsonl -o suspects.jsonl --top 200
-      treelabel audit train.csv --group customer --model bag --folds 10
+      treelabel audit train.csv --group customer --model bag --cv 10
     """
     from treelabel.data.io.tables import format_of
     from treelabel.data.write import write
@@ -52,7 +52,7 @@ def audit(
     o.check_output(output, force, train)
     if output is not None and not {"texts", "columns"} <= (entry := format_of(output)).holds:
         raise TreelabelError(f"{output}: the format {entry.name} has no place for what is found; choose .csv or .jsonl")
-    result = find(read.read(train), model, parse_settings(set), folds, seed)
+    result = find(read.read(train), model, parse_settings(set), cv, seed)
     rows = result.rows(top)
     if output is not None:
         write(result.table(top), output, taxonomy=False, escape_formulas=not raw)

@@ -30,7 +30,7 @@ def sweep(
         typer.Option(help="Values of a setting, as linear.C=0.1,1,10, or C=1,10 of all models that have it (repeat)."),
     ] = None,
     rule: Annotated[str | None, typer.Option(help="Decision rule (default: each model's own).")] = None,
-    metric: Annotated[
+    metrics: Annotated[
         str | None, typer.Option(help="Metrics, comma-separated, of which the first sorts (default: by the labels).")
     ] = None,
     cv: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
@@ -48,16 +48,16 @@ def sweep(
     \b
     Examples:
       treelabel sweep train.csv
-      treelabel sweep train.csv --models linear,bag,most_frequent --set linear.C=0.1,1,10 --metric macro_f1
+      treelabel sweep train.csv --models linear,bag,most_frequent --set linear.C=0.1,1,10 --metrics macro_f1
       treelabel sweep train.csv --models linear --set "ngram_range=(1,1),(1,2)" --cv 5 --json
     """
     from treelabel.experiment.sweep import sweep as compare
     from treelabel.metrics.registry import find_metric
     from treelabel.rules.registry import find_rule
 
-    names = metric_names(metric)
+    names = metric_names(metrics)
     if isinstance(names, str):
-        raise TreelabelError("--metric all cannot be sorted by; name the metrics")
+        raise TreelabelError("--metrics all cannot be sorted by; name the metrics")
     candidates = _candidates([name.strip() for name in models.split(",") if name.strip()], set or [])
     # Before anything is read.
     for name in names or ():
