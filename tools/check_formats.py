@@ -1,6 +1,6 @@
 """Have annotation tools and catalogues read what treelabel writes, and treelabel read what they write.
 
-    python tools/check_formats.py --environments /tmp/formats-env-
+    python tools/check_formats.py --environments ~/.cache/treelabel-formats/
 
 Each tool has an environment of its own, whose folder is the prefix and its name: annif, ls (label-studio-sdk), argilla
 (with requests), spacy (with the dependencies of treelabel, which reads and writes DocBin there), libmultilabel. One
@@ -269,7 +269,11 @@ CHECKS: dict[str, tuple[str, Callable[[Path, Path], str]]] = {
 def main() -> int:
     """Run every check; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--environments", default="/tmp/formats-env-", help="prefix of the environments' folders")
+    parser.add_argument(
+        "--environments",
+        default=f"{Path.home()}/.cache/treelabel-formats/",
+        help="prefix of the environments' folders",
+    )
     parser.add_argument("tools", nargs="*", default=list(CHECKS))
     arguments = parser.parse_args()
     failed = 0
