@@ -73,6 +73,20 @@ def test_explain_prints_words_for_each_step(fitted: Path, run: Run) -> None:
     assert stored[1].keys() == {"label", "p", "supporting_terms", "opposing_terms"}
 
 
+def test_explain_shows_every_label_that_is_predicted(tmp_path: Path, run: Run) -> None:
+    words = {"joy": "happy smile", "fear": "ghost dark", "love": "kiss heart"}
+    pairs = [(one, two) for one in words for two in words if one < two]
+    rows = [(f"{words[one]} {words[two]}", f"{one}|{two}") for one, two in pairs] + [
+        (text, name) for name, text in words.items()
+    ]
+    lines = [f"{text} {index},{labels}" for index, (text, labels) in enumerate(rows * 8)]
+    (tmp_path / "train.csv").write_text("\n".join(["text,labels", *lines]))
+    assert run("fit", tmp_path / "train.csv", "-o", tmp_path / "model", "--label-sep", "|").code == 0
+    steps = run("explain", tmp_path / "model", "happy smile kiss heart", "--json").json
+    assert {step["label"] for step in steps} == {"joy", "love"}
+    assert [step["p"] for step in steps] == sorted((step["p"] for step in steps), reverse=True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -90,6 +90,38 @@ def test_labels_that_training_never_saw_are_counted_and_named(folder: Path, mode
     assert exact <= 40
 
 
+def test_models_are_compared_and_reported_on_labels_that_training_never_saw(
+    folder: Path, model: Path, run: Run, tmp_path: Path
+) -> None:
+    files = str(model), str(folder / "usual"), str(folder / "unseen.csv")
+    alone = json.loads(run("evaluate", files[0], files[2], "--metrics", "hf1,macro_f1", "--json").out)["values"]
+    code, shown, told = run("compare", *files, "--resamples", "20", "--json")
+    assert code == 0, told
+    compared = json.loads(shown)["metrics"]
+    assert {name: compared[name]["model"]["value"] for name in alone} == pytest.approx(alone)
+    assert "model: 2 labels of the truth (10 of 50 documents)" in run("compare", *files, "--resamples", "20").out
+    pytest.importorskip("matplotlib")
+    code, _, told = run("report", *files, "-o", str(tmp_path / "report.html"))
+    assert code == 0, told
+    assert "lichen" in (tmp_path / "report.html").read_text()
+
+
+def test_what_stands_where_a_label_is_missing_is_no_label(run: Run, tmp_path: Path) -> None:
+    rows = [("damp rock", "moss"), ("oak leaf", "tree"), ("bark bone", "n/a")] * 10
+    for name, part in (("train.csv", rows), ("test.csv", rows[:9])):
+        with (tmp_path / name).open("w", newline="") as stream:
+            csv.writer(stream).writerows([("text", "label"), *part])
+    assert run("fit", tmp_path / "train.csv", "-o", tmp_path / "model").code == 0
+    code, shown, told = run("evaluate", tmp_path / "model", tmp_path / "test.csv", "--by-label")
+    assert code == 0, told
+    assert "'n/a' is taken for a missing one" in told
+    assert "3 have no true label, so that any label is wrong" in shown.splitlines()[0]
+    assert "not known" not in shown
+    assert "n/a" not in shown
+    (tmp_path / "foreign.csv").write_text("text,label\npurr,X\npurr,n/a\n")
+    assert "knows none of the 1 labels, such as 'X'" in run("evaluate", tmp_path / "model", tmp_path / "foreign.csv").err
+
+
 @pytest.mark.parametrize("command", ["predict", "score", "drift", "review"])
 def test_other_commands_need_no_options_either(
     folder: Path, model: Path, run: Run, tmp_path: Path, command: str

@@ -77,13 +77,15 @@ def is_model_folder(path: Path) -> bool:
 
 def with_unseen_labels(hierarchy: "Hierarchy", data: "DataFile", sep: str | None) -> "Hierarchy":
     """Extend the hierarchy of a model by the paths of a data file that it has never seen."""
+    from treelabel.data.columns import without_missing
     from treelabel.hierarchy.union import with_paths
 
-    labels = data.labels()
+    # As `find_nodes` has it: what stands where a label is missing is one only where the hierarchy has it.
+    labels = [label for label in data.labels() if without_missing(label) or label in hierarchy.ids_by_name]
     new = unknown_paths(hierarchy, labels, sep)
     if labels and len(new) == len(labels):
         raise TreelabelError(
-            f"{data.path}: the model knows none of the {len(labels):,} labels, such as {quote(next(iter(labels)))}; it "
+            f"{data.path}: the model knows none of the {len(labels):,} labels, such as {quote(labels[0])}; it "
             f"knows labels such as {quote(hierarchy.paths([hierarchy.leaves[0]])[0])}; name the column of the labels "
             "(--labels), and what separates the names of a path (--sep)"
         )
@@ -160,7 +162,10 @@ def read_judged(
 
 def _read_for_models(truth: Path, models: "dict[Path, Model]", read: o.ReadArguments) -> "Dataset":
     """Read the truth under the hierarchy of the first model, extended by what the others and the truth have."""
+    from dataclasses import replace
+
     from treelabel.data.data_file import DataFile
+    from treelabel.data.dataset import MADE_OF_LABELS
     from treelabel.hierarchy.union import join_hierarchies
 
     first, *_ = models.values()
@@ -171,7 +176,9 @@ def _read_for_models(truth: Path, models: "dict[Path, Model]", read: o.ReadArgum
     options = read.options()
     del options["taxonomy"]
     h = with_unseen_labels(h, DataFile.of(truth, **options), read.sep)
-    return read.read(truth, taxonomy=h)
+    data = read.read(truth, taxonomy=h)
+    # Models need not know all labels of the truth.
+    return replace(data, choices=data.choices | {"hierarchy": MADE_OF_LABELS})
 
 
 def _read_system(path: Path, truth: "Dataset", read: o.ReadArguments) -> Any:

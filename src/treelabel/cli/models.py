@@ -179,7 +179,9 @@ def explain(
     json: JsonOption = False,
     require_signature: SignatureOption = None,
 ) -> None:
-    """Explain which words support and which oppose each step of the predicted path.
+    """Explain which words support and which oppose each step of the predicted path, or of each of several.
+
+    Where the model predicts no label, the path to the likeliest leaf is explained.
 
     \b
     Example:
@@ -187,7 +189,7 @@ def explain(
     """
     from treelabel.models.persistence.load import load_model
 
-    steps = load_model(model, require_signature).explain(text)
+    steps = _explained_steps(load_model(model, require_signature), text)
     if json:
         print_json([asdict(step) for step in steps])
         return
@@ -196,6 +198,19 @@ def explain(
         for what, listed in (("supporting", step.supporting_terms), ("opposing", step.opposing_terms)):
             words = ", ".join(f"{name} {value:+.2f}" for name, value in listed)
             echo(f"  {what:<10} {printable(words) or '-'}")
+
+
+def _explained_steps(model: "Model", text: str) -> list[Any]:
+    """Explain the steps of every path that a model predicts for a text, each step once."""
+    from treelabel.rules.decisions import decide
+
+    scores = model.score([text])
+    nodes = decide(scores, model.default_rule).most_specific.indices
+    nodes = nodes[(-scores.dense()[0, nodes]).argsort(kind="stable")]
+    steps: list[Any] = []
+    for node in nodes.tolist() or [None]:
+        steps += [step for step in model.explain(text, node) if step not in steps]
+    return steps
 
 
 def export(

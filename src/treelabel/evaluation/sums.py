@@ -136,7 +136,7 @@ class Coverage:
     `right[d]` documents have just their true labels down to depth d + 1, ancestors included; with the last depth, they
     are exactly right. `label` and `leaf` are shares. `all_documents` and `labelled_documents` are hp, hr and hf1 of all
     documents and of those with a label: a document without one has 0 in all three (unless it has no true label either),
-    which is what abstaining costs. They are NaN without sums.
+    which is what abstaining costs. They are NaN without sums. `without_truth` documents have no true label.
     """
 
     documents: int
@@ -145,6 +145,7 @@ class Coverage:
     right: tuple[int, ...] = ()
     # Of hp, hr and hf1, over all documents and over those with a label.
     sums: Pair | None = None
+    without_truth: int = 0
 
     @classmethod
     def of(cls, batch: Batch) -> "Coverage":
@@ -158,7 +159,7 @@ class Coverage:
         abc = batch.unit_overlap
         values = np.stack([precision(abc), recall(abc), f_beta(abc)]).T
         sums = column_sums(np.hstack([values, values * has_label[:, None]]))
-        return cls(*counts, _right_by_level(batch), sums)
+        return cls(*counts, _right_by_level(batch), sums, int(np.count_nonzero(row_sizes(batch.truth) == 0)))
 
     def for_report(self, with_values: bool) -> "Coverage":
         """Leave out the values where every document got a label, so that there is nothing to compare, unless wanted."""
@@ -171,6 +172,7 @@ class Coverage:
             self.with_leaf + other.with_leaf,
             tuple(one + two for one, two in zip(self.right, other.right, strict=True)),
             None if self.sums is None or other.sums is None else add_sums(self.sums, other.sums),
+            self.without_truth + other.without_truth,
         )
 
     @property
@@ -224,6 +226,9 @@ class Coverage:
         parts = [f"{exact:,} of {self.documents:,} exactly right ({exact / self.documents:.1%})", ", ".join(shown)]
         if self.with_label < self.documents:
             parts.append(f"{self.documents - self.with_label:,} got no label")
+        if self.without_truth:
+            verb = "has" if self.without_truth == 1 else "have"
+            parts.append(f"{self.without_truth:,} {verb} no true label, so that any label is wrong")
         return "; ".join(part for part in parts if part)
 
     def notes(self) -> list[str]:
@@ -248,6 +253,7 @@ class Coverage:
 
         shares = known({"label": self.label, "leaf": self.leaf})
         right = {"right_by_level": list(self.right), "exactly_right": self.right[-1] if self.right else None}
+        right["without_true_label"] = self.without_truth
         return {**shares, **right, "all": known(self.all_documents), "answered": known(self.labelled_documents)}
 
 
