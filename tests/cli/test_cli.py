@@ -710,6 +710,17 @@ def test_lists_load_no_torch(command: str) -> None:
     assert imported(code, ("torch", "transformers", "sklearn", "numba")) == []
 
 
+@pytest.mark.parametrize("command", [["metrics"], ["metrics", "hf1"], ["rules"], ["models"], ["models", "linear"]])
+def test_lists_are_as_wide_as_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    words = {}
+    for width in (80, 120):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = succeeded(run(*command)).splitlines()
+        assert max(map(len, lines)) <= width
+        words[width] = " ".join(lines).split()
+    assert words[80] == words[120]
+
+
 def test_unknown_names_are_refused_with_those_that_exist() -> None:
     with pytest.raises(AttributeError, match=r"treelabel has no 'Hirarchy'; it has .*Hierarchy"):
         getattr(treelabel, "Hirarchy")  # noqa: B009  a type checker refuses treelabel.Hirarchy
@@ -726,6 +737,15 @@ def test_convert_keeps_the_taxonomy_of_another_file_of_the_same_name(pets: Path,
     assert (taxonomy.read_bytes(), (pets.parent / "nouns.jsonl").exists()) == (before, False)
     assert run("convert", pets.parent / "nouns.csv", pets.parent / "nouns.jsonl", "--cut", "2", "--force").code == 0
     assert taxonomy.read_bytes() != before
+
+
+def test_convert_prints_json(pets: Path, run: Run) -> None:
+    folder = pets.parent
+    run("sample", folder / "nouns.csv")
+    told = run("convert", folder / "nouns.csv", folder / "n.jsonl", "--json").json
+    assert told == {"written": [str(folder / "n.jsonl"), str(folder / "n.taxonomy.tsv")], "documents": 8770}
+    told = run("convert", folder / "n.taxonomy.tsv", folder / "cut.taxonomy.tsv", "--cut", "1", "--json").json
+    assert told == {"written": [str(folder / "cut.taxonomy.tsv")], "nodes": 10}
 
 
 def test_without_a_taxonomy_labels_are_written_as_paths(pets: Path, run: Run) -> None:

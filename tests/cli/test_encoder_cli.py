@@ -22,7 +22,11 @@ def only_these(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(folder, "model.safetensors", b"0" * 3_000_000)
 
 
-def test_lists_what_is_usable_and_how_to_get_more(run: Run, tmp_path: Path) -> None:
+def test_lists_what_is_usable_and_how_to_get_more(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = run("encoders").out.splitlines()
+    assert f"  {tmp_path / 'small'}" in narrow
+    monkeypatch.setenv("COLUMNS", "500")
     ended = run("encoders")
     assert ended.code == 0
     row = next(line for line in ended.out.splitlines() if line.startswith("small"))

@@ -287,7 +287,8 @@ def test_compare_tells_files_of_the_same_name_apart(folder: Path, run: Run) -> N
 # metrics
 
 
-def test_metrics_lists_every_metric(run: Run) -> None:
+def test_metrics_lists_every_metric(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     ended = run("metrics")
     assert ended.code == 0
     head, *lines = ended.out.split("\n\n")[0].splitlines()

@@ -119,7 +119,9 @@ def test_what_stands_where_a_label_is_missing_is_no_label(run: Run, tmp_path: Pa
     assert "not known" not in shown
     assert "n/a" not in shown
     (tmp_path / "foreign.csv").write_text("text,label\npurr,X\npurr,n/a\n")
-    assert "knows none of the 1 labels, such as 'X'" in run("evaluate", tmp_path / "model", tmp_path / "foreign.csv").err
+    assert (
+        "knows none of the 1 labels, such as 'X'" in run("evaluate", tmp_path / "model", tmp_path / "foreign.csv").err
+    )
 
 
 @pytest.mark.parametrize("command", ["predict", "score", "drift", "review"])

@@ -51,7 +51,11 @@ def test_a_study_from_the_file_to_tables_figures_and_a_report(folder: Path, run:
     assert "3 runs are there already" in again.err
     assert again.out == ended.out
     assert run("tables", results).out == ended.out
-    assert json.loads((folder / "all.json").read_text())["verdicts"][0]["status"] == "confirmed"
+    stored = json.loads((folder / "all.json").read_text())
+    assert stored["verdicts"][0]["status"] == "confirmed"
+    assert len(run("bench", spec, "-o", results, "--plan", "--json").json) == 3
+    for printed in (run("bench", spec, "-o", results, "--json").json, *run("tables", results, "--json").json):
+        assert (printed["runs"], printed["verdicts"]) == (stored["runs"], stored["verdicts"])
     drawn = run("tables", results, "--figures", folder / "figures")
     assert drawn.code == 0, drawn.err
     assert {file.suffix for file in (folder / "figures").iterdir()} == {".svg", ".png", ".pdf"}

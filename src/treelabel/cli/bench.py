@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from treelabel.cli.options import ForceOption, check_output
+from treelabel.cli.options import ForceOption, JsonOption, check_output
+from treelabel.cli.printing import print_json
 from treelabel.core.errors import TreelabelError, printable, quote
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def bench(
     retry: Annotated[bool, typer.Option("--retry", help="Repeat runs that failed.")] = False,
     export: Annotated[Path | None, typer.Option(help="Write all values and verdicts into one JSON file.")] = None,
     style: Annotated[Style, typer.Option(help="How tables are written.")] = "paper",
+    json: JsonOption = False,
 ) -> None:
     """Run a study: data sets x systems x rules x metrics x seeds, from one small file to finished tables.
 
@@ -70,12 +72,14 @@ def bench(
     options = RunOptions(jobs, seconds, keep_scores, retry)
     _print_plan(planned, find_progress(planned, folder, options), seconds)
     if plan:
+        if json:
+            print_json([{"data": cell.data, "system": cell.system, "seed": cell.seed} for cell in planned.cells])
         return
     if not planned.cells:
         raise TreelabelError(f"{spec}: nothing to run: {'; '.join(planned.missing.values()) or 'no system has data'}")
     with _shown() as watch:
         results = run_study(planned, folder, options, watch)
-    _print_results(results, folder, style, export)
+    _print_results(results, folder, style, export, json)
 
 
 def _listed(names: str | None) -> list[str] | None:
@@ -203,17 +207,21 @@ def _live_cell(study: "Study", data: str, system: str) -> str:
 # The end
 
 
-def _print_results(results: "Results", folder: Path, style: Style, export: Path | None) -> None:
-    """Print the tables and the verdicts on claims; write them into one file if asked for."""
+def _print_results(results: "Results", folder: Path, style: Style, export: Path | None, as_json: bool) -> None:
+    """Print the tables and the verdicts on claims, or all values as JSON; write them into one file if asked for."""
     from treelabel.experiment.table_styles import summarize
 
     failed = [run for run in results.runs if not run.is_done]
     for run in failed:
         _say(f"{run.system} on {run.data}, seed {run.seed}: {run.status}: {run.reason}")
     text, verdicts = summarize(results, style, bold=sys.stdout.isatty())
-    typer.echo(text)
+    told = [verdict.to_json() for verdict in verdicts]
+    if as_json:
+        print_json(results.for_export(_command_line(), told))
+    else:
+        typer.echo(text)
     if export is not None:
-        results.export(export, _command_line(), [verdict.to_json() for verdict in verdicts])
+        results.export(export, _command_line(), told)
         _say(f"{export}: all values and verdicts")
     _say(f"{folder}: {len(results.runs) - len(failed)} runs; show them again with: treelabel tables {folder}")
 
@@ -247,12 +255,14 @@ def tables(
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (default: print).")] = None,
     force: ForceOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Print the tables of a study, and what became of its claims.
 
     Values are means over seeds, with half of the 95% interval over seeds behind ±, or over documents where there is one
     seed. The best of a column is marked, and with * what differs from it (p < 0.01 after Holm's correction, by the
     noise of documents and seeds). Published numbers stand under ours, with † at data that are not those of the paper.
+    With --json, all values and verdicts are printed instead of the tables, as bench --export writes them.
 
     \b
     Examples:
@@ -271,10 +281,11 @@ def tables(
     check_output(output, force, *results)
     loaded = [Results.load(path) for path in results]
     bold = output is None and sys.stdout.isatty()
-    texts = [
-        summarize(study, known, table, claims, significance, bold, header=not index)[0]
+    told = [
+        summarize(study, known, table, claims, significance, bold, header=not index)
         for index, study in enumerate(loaded)
     ]
+    texts = [each for each, _ in told]
     text = ("\n" if known == "csv" else "\n\n").join(each for each in texts if each)
     with atomic_group():
         drawn = None if figures is None else _draw(loaded, figures)
@@ -283,6 +294,10 @@ def tables(
                 stream.write(f"{text}\n".encode())
     if drawn is not None:
         typer.echo(drawn, err=True)
+    if json:
+        pairs = zip(loaded, told, strict=True)
+        print_json([study.for_export("", [each.to_json() for each in verdicts]) for study, (_, verdicts) in pairs])
+        return
     if output is None:
         # Everything in it is printable already, the codes for bold aside.
         typer.echo(text)

@@ -7,7 +7,7 @@ import typer
 
 from treelabel.cli import options as o
 from treelabel.cli.moves import MovesOption, OldTaxonomyOption, check_moves, move_without_texts, read_moved
-from treelabel.cli.printing import echo, print_findings, print_json, print_note
+from treelabel.cli.printing import echo, print_findings, print_json, print_note, print_result
 from treelabel.core.errors import TreelabelError, printable
 
 if TYPE_CHECKING:
@@ -196,6 +196,7 @@ def convert(
     moves: MovesOption = None,
     old_taxonomy: OldTaxonomyOption = None,
     raw: o.RawOption = False,
+    json: o.JsonOption = False,
 ) -> None:
     """Write a file in another format.
 
@@ -213,8 +214,9 @@ def convert(
     says otherwise.
 
     \b
-    Formats: csv, tsv, jsonl, parquet, fasttext, xmc, htc, xlsx, arrow, annif, label_studio, prodigy, argilla, spacy,
-    libmultilabel, libsvm, txt, folder, sqlite; add .gz or .zst to compress text.
+    Formats: csv, tsv, jsonl, parquet, fasttext, xmc, htc, xlsx, arrow, annif,
+    label_studio, prodigy, argilla, spacy, libmultilabel, libsvm, txt, folder,
+    sqlite; add .gz or .zst to compress text.
     Examples:
       treelabel convert train.csv train.parquet --labels category --sep ' > '
       treelabel convert train.jsonl.gz train.ft --taxonomy tax.tsv --deduplicate
@@ -240,23 +242,33 @@ def convert(
     if is_scores or (_is_taxonomy(source) if moves is None else is_prediction_file(source, read.limits)):
         _refuse_without_documents(source, asked)
         if moves is not None:
-            move_without_texts(source, target, read, moves, old_taxonomy)
+            values, text = move_without_texts(source, target, read, moves, old_taxonomy)
         elif is_scores:
-            _convert_scores(source, target, unfold, cut)
+            values, text = _convert_scores(source, target, unfold, cut)
         else:
-            _convert_taxonomy(source, target, read, to_format, unfold, cut)
+            values, text = _convert_taxonomy(source, target, read, to_format, unfold, cut)
+        print_result(values, text, json)
         return
+    changes = ""
     if moves is None:
         dataset, others = read.read_with(source, without)
     else:
-        dataset, others = read_moved(source, read, moves, old_taxonomy), None if without is None else read.read(without)
+        dataset, changes = read_moved(source, read, moves, old_taxonomy)
+        others = None if without is None else read.read(without)
     if others is not None:
         dataset = d.without_texts(dataset, others.texts)
     dataset = d.deduplicate(dataset) if deduplicate else dataset
     dataset = d.unfold(dataset) if unfold else dataset
     dataset = d.cut(dataset, cut) if cut is not None else dataset
     dataset = d.with_other_leaves(dataset) if other_leaves else dataset
-    _write_documents(dataset, target, to_format, labels_as, write_taxonomy, raw, force)
+    written = _write_documents(dataset, target, to_format, labels_as, write_taxonomy, raw, force)
+    if written:
+        values = {"written": [str(file) for file in written], "documents": len(dataset)}
+        lines = [
+            f"wrote {written[0]}: {len(dataset):,} documents",
+            *(f"wrote {file}: their hierarchy" for file in written[1:]),
+        ]
+        print_result(values, "\n".join([changes, *lines] if changes else lines), json)
 
 
 def _write_documents(
@@ -267,12 +279,13 @@ def _write_documents(
     write_taxonomy: bool,
     raw: bool,
     force: bool,
-) -> None:
-    """Write documents, and say what was lost; standard output has no place for the hierarchy."""
+) -> list[Path]:
+    """Write documents, say what was lost and return the files; standard output has no place for the hierarchy."""
     from treelabel import data as d
     from treelabel.core.inputs import STANDARD
     from treelabel.core.standard import as_output
 
+    written: list[Path] = []
     if target == STANDARD:
         to_format = to_format or "jsonl"
         ending = d.FORMATS.find(to_format).ending
@@ -282,12 +295,10 @@ def _write_documents(
             d.write(dataset, target, to_format, labels_as, None, False, not raw)  # type: ignore[arg-type]
     else:
         written = d.write(dataset, target, to_format, labels_as, None, write_taxonomy, not raw, overwrite=force)  # type: ignore[arg-type]
-        typer.echo(f"wrote {written[0]}: {len(dataset):,} documents")
-        for other in written[1:]:
-            typer.echo(f"wrote {other}: their hierarchy")
     lost = d.losses(dataset, target, to_format)
     if lost:
         print_note(f"this format has no place for {', '.join(lost)}")
+    return written
 
 
 def _refuse_without_documents(source: Path, options: dict[str, bool]) -> None:
@@ -297,7 +308,7 @@ def _refuse_without_documents(source: Path, options: dict[str, bool]) -> None:
             raise TreelabelError(f"{source} holds no documents, so {option} has nothing to work on")
 
 
-def _convert_scores(source: Path, target: Path, unfold: bool, cut: int | None) -> None:
+def _convert_scores(source: Path, target: Path, unfold: bool, cut: int | None) -> tuple[dict[str, Any], str]:
     from treelabel.scores.score_matrix import Scores
 
     scores = Scores.load(source)
@@ -306,12 +317,13 @@ def _convert_scores(source: Path, target: Path, unfold: bool, cut: int | None) -
     if cut is not None:
         scores = scores.move(scores.hierarchy.cut(cut))
     scores.save(target)
-    typer.echo(f"wrote {target}: scores of {len(scores):,} documents")
+    values = {"written": [str(target)], "documents": len(scores)}
+    return values, f"wrote {target}: scores of {len(scores):,} documents"
 
 
 def _convert_taxonomy(
     source: Path, target: Path, read: o.ReadArguments, to_format: str | None, unfold: bool, cut: int | None
-) -> None:
+) -> tuple[dict[str, Any], str]:
     from treelabel.core.atomic_output import open_output
     from treelabel.data.taxonomy.taxonomy_files import read_with_summary, write_taxonomy
 
@@ -320,13 +332,13 @@ def _convert_taxonomy(
         hierarchy = hierarchy.unfold().new
     if cut is not None:
         hierarchy = hierarchy.cut(cut).new
+    values = {"written": [str(target)], "nodes": len(hierarchy)}
     if to_format == "label_studio":
         from treelabel.data.io.label_studio import label_config
 
         with open_output(target) as stream:
             stream.write(label_config(hierarchy).encode() + b"\n")
-        typer.echo(f"wrote {target}: the labelling configuration for {len(hierarchy):,} nodes")
-        return
+        return values, f"wrote {target}: the labelling configuration for {len(hierarchy):,} nodes"
     kinds = {None: None, "annif": "vocabulary", "vocabulary": "vocabulary"}
     if to_format not in kinds:
         raise TreelabelError(
@@ -335,9 +347,9 @@ def _convert_taxonomy(
         )
     kind = kinds[to_format]
     write_taxonomy(hierarchy, target, kind, read.language)  # type: ignore[arg-type]
-    typer.echo(f"wrote {target}: {len(hierarchy):,} nodes")
     if kind is not None and hierarchy.max_depth > 1:
         print_note("a vocabulary of Annif has no hierarchy; .ttl (SKOS) keeps it")
+    return values, f"wrote {target}: {len(hierarchy):,} nodes"
 
 
 def _parts(text: str) -> dict[str, float]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from treelabel.cli import options as o
-from treelabel.cli.printing import print_json, print_lines, print_result
+from treelabel.cli.printing import print_entry, print_json, print_lines, print_result
 
 ScoresArgument = Annotated[
     Path, typer.Argument(metavar="SCORES", help="Scores (.npz or .parquet); - for standard input.")
@@ -138,15 +138,20 @@ def rules(json: o.JsonOption = False) -> None:
         }
         print_json(rows)
         return
-    width = 2 + max(len(row.help) for row in RULES.values())
-    typer.echo(f"{'rule':<27}{'what it chooses':<{width}}{'':<13}assuming")
+    print_entry("rule", "what it chooses", 27)
     for row in RULES.values():
-        kind = {True: "exact", False: "approximate", None: ""}[row.is_exact]
-        typer.echo(f"{row.name:<27}{row.help:<{width}}{kind:<13}{row.assumes}")
-    typer.echo(
-        "\nA rule is written name, name@number or name(setting=value, ...). Its settings (--json lists all):\n"
-        + "\n".join(f"  {row.name}: {_settings(row)}" for row in RULES.values() if _settings(row))
-        + "\n  all rules: closed=true (add ancestors), unknown=none (abstain where no first-level label reaches this)"
+        kind = {True: "; exact", False: "; approximate", None: ""}[row.is_exact]
+        assumed = f", assuming {row.assumes}" if row.assumes else ""
+        print_entry(row.name, f"{row.help}{kind}{assumed}", 27)
+    typer.echo("")
+    print_entry(
+        "", "A rule is written name, name@number or name(setting=value, ...). Its settings (--json lists all):", 0
+    )
+    for row in RULES.values():
+        if _settings(row):
+            print_entry("", f"{row.name}: {_settings(row)}", 2)
+    print_entry(
+        "", "all rules: closed=true (add ancestors), unknown=none (abstain where no first-level label reaches this)", 2
     )
 
 

@@ -1,7 +1,6 @@
 """Commands that judge: compare, metrics; and what they share with evaluate."""
 
 import re
-import textwrap
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from treelabel.cli import options as o
-from treelabel.cli.printing import echo, print_json, print_note
+from treelabel.cli.printing import echo, print_entry, print_json, print_note
 from treelabel.core.errors import TreelabelError, quote, some
 
 if TYPE_CHECKING:
@@ -178,7 +177,7 @@ def _read_for_models(truth: Path, models: "dict[Path, Model]", read: o.ReadArgum
     h = with_unseen_labels(h, DataFile.of(truth, **options), read.sep)
     data = read.read(truth, taxonomy=h)
     # Models need not know all labels of the truth.
-    return replace(data, choices=data.choices | {"hierarchy": MADE_OF_LABELS})
+    return replace(data, choices={**data.choices, "hierarchy": MADE_OF_LABELS})
 
 
 def _read_system(path: Path, truth: "Dataset", read: o.ReadArguments) -> Any:
@@ -285,19 +284,22 @@ def metrics(
         print_json({row.name: _about(row) for row in chosen})
         return
     if name is not None:
-        echo("\n".join(_description(chosen[0])))
+        _print_metric(chosen[0])
         return
     papers = list(dict.fromkeys(row.paper for row in METRICS.values()))
     width = max(map(len, METRICS)) + 2
-    typer.echo(f"{'metric':<{width}}{'better':<8}{'what it is':<56}{'from':<6}needs")
+    needed = "what it is [where it is from]; needs decisions only, unless more is said"
+    print_entry(f"{'metric':<{width}}better", needed, width + 8)
     for row in METRICS.values():
         better = "higher" if row.higher_is_better else "lower"
-        source = f"[{papers.index(row.paper) + 1}]"
-        typer.echo(f"{row.name:<{width}}{better:<8}{row.help:<56}{source:<6}{', '.join(sorted(row.needs))}")
+        needs = "" if row.needs == {"decisions"} else f"; needs {', '.join(sorted(row.needs))}"
+        text = f"{row.help} [{papers.index(row.paper) + 1}]{needs}"
+        print_entry(f"{row.name:<{width}}{better}", text, width + 8)
     typer.echo("")
     for number, paper in enumerate(papers, 1):
-        typer.echo(f"[{number}] {paper}")
-    typer.echo("\ntreelabel metrics NAME describes the conventions of one, and how to change them.")
+        print_entry(f"[{number}]", paper, 4)
+    typer.echo("")
+    print_entry("", "treelabel metrics NAME describes the conventions of one, and how to change them.", 0)
 
 
 def _about(row: "Metric") -> dict[str, Any]:
@@ -312,23 +314,23 @@ def _about(row: "Metric") -> dict[str, Any]:
     }
 
 
-def _description(row: "Metric") -> list[str]:
-    """Describe a metric in lines."""
-    lines = [
-        f"{row.name}: {row.help}",
-        f"  {'higher' if row.higher_is_better else 'lower'} is better; needs {', '.join(sorted(row.needs))}",
-        f"  from: {row.paper}",
-    ]
+def _print_metric(row: "Metric") -> None:
+    """Describe a metric."""
+    print_entry(f"{row.name}: ", row.help, 2)
+    echo(f"  {'higher' if row.higher_is_better else 'lower'} is better; needs {', '.join(sorted(row.needs))}")
+    print_entry("", f"from: {row.paper}", 2)
     if row.note:
-        lines += ["", *textwrap.wrap(row.note, 100, initial_indent="  ", subsequent_indent="  ")]
+        typer.echo("")
+        print_entry("", row.note, 2)
     if row.switches:
-        lines += [
-            "",
-            f"  settings, written {row.name}({row.switches[0].name}={row.switches[0].other}), the default first:",
-        ]
-        lines += [f"    {switch.name}={switch.default} or {switch.other}: {switch.help}" for switch in row.switches]
+        first = row.switches[0]
+        typer.echo("")
+        print_entry("", f"settings, written {row.name}({first.name}={first.other}), the default first:", 2)
+        for switch in row.switches:
+            print_entry("", f"{switch.name}={switch.default} or {switch.other}: {switch.help}", 4)
     if row.numbers:
         name, default = row.numbers[-1]
-        lines += ["", f"  numbers, written {row.name}({name}={default:g}), these being the defaults:"]
-        lines += [f"    {name}={default:g}" for name, default in row.numbers]
-    return lines
+        typer.echo("")
+        print_entry("", f"numbers, written {row.name}({name}={default:g}), these being the defaults:", 2)
+        for name, default in row.numbers:
+            echo(f"    {name}={default:g}")

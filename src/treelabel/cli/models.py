@@ -1,6 +1,7 @@
 """Commands about models and encoders: models, encoders, explain, export, sign."""
 
 import ast
+import shutil
 from collections.abc import Iterable
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from treelabel.cli.options import ForceOption, JsonOption, ModelArgument, SignatureOption
-from treelabel.cli.printing import echo, print_json, print_result
+from treelabel.cli.printing import echo, print_entry, print_json, print_result
 from treelabel.cli.process import Terminated
 from treelabel.core.errors import TreelabelError, printable
 
@@ -74,11 +75,11 @@ def models(
         print_json({"models": rows, "losses": losses, "loss_params": params, "heads": heads})
         return
     for key, row in listed.items():
-        typer.echo(f"{key:<20}{row.help}")
+        print_entry(key, row.help, 20)
         waits = name is None and getattr(row, "extra", "") != "" and _has_torch()
         settings, missing = ({}, f"settings: treelabel models {key}") if waits else _settings(row)
         if settings or missing:
-            typer.echo(f"{'':<20}{missing or ', '.join(f'{key}={value}' for key, value in settings.items())}")
+            print_entry("", missing or ", ".join(f"{key}={value}" for key, value in settings.items()), 20)
     if name is None:
         _print_parts(HEADS.values(), LOSSES.values())
 
@@ -103,12 +104,12 @@ def _settings(row: Any) -> tuple[dict[str, Any], str]:
 def _print_parts(heads: Iterable[Any], losses: Iterable[Any]) -> None:
     typer.echo("\nhead= of linear")
     for head in heads:
-        typer.echo(f"  {head.name:<28}{head.help}")
+        print_entry(f"  {head.name}", head.help, 30)
     typer.echo("\nloss= of neural and bag, with its loss_params=")
     for loss in losses:
-        typer.echo(f"  {loss.name:<28}{loss.help}")
+        print_entry(f"  {loss.name}", loss.help, 30)
         for key, parameter in loss.parameters.items():
-            typer.echo(f"  {'':<28}{key}={parameter.default:g}: {parameter.help}")
+            print_entry("", f"{key}={parameter.default:g}: {parameter.help}", 30)
 
 
 def encoders(json: JsonOption = False) -> None:
@@ -148,15 +149,25 @@ def encoders(json: JsonOption = False) -> None:
         return
     _print_usable(result)
     for row in more:
-        typer.echo(f"\n{row['name']}: {row['help']}; get it with")
+        typer.echo("")
+        print_entry("", f"{row['name']}: {row['help']}; get it with", 0)
         for command in row["commands"]:
             typer.echo(f"  {command}")
-    typer.echo("\nAny Hugging Face encoder or model2vec model works, too, by the path of its folder (config.json,")
-    typer.echo("model.safetensors, tokenizer.json), or by the folder's name if it is in one of these:")
+    typer.echo("")
+    print_entry(
+        "",
+        "Any Hugging Face encoder or model2vec model works, too, by the path of its folder (config.json, "
+        "model.safetensors, tokenizer.json), or by the folder's name if it is in one of these:",
+        0,
+    )
     for folder in folders:
         typer.echo(f"  {folder}")
-    typer.echo("TREELABEL_ENCODERS names more folders. Nothing is downloaded unasked: where there is a network, 'hf")
-    typer.echo("download bert-base-uncased' does it, and then that name works, too.")
+    print_entry(
+        "",
+        "TREELABEL_ENCODERS names more folders. Nothing is downloaded unasked: where there is a network, 'hf download "
+        "bert-base-uncased' does it, and then that name works, too.",
+        0,
+    )
 
 
 def _print_usable(result: list[dict[str, Any]]) -> None:
@@ -167,7 +178,9 @@ def _print_usable(result: list[dict[str, Any]]) -> None:
     typer.echo(f"{'name':<{widest}}{'kind':<13}{'width':>6}{'tokens':>8}{'MB':>6}  folder")
     for row in result:
         numbers = f"{row['width'] or '-':>6}{row['max_length']:>8}{row['megabytes']:>6.0f}"
-        typer.echo(f"{row['name']:<{widest}}{row['kind']:<13}{numbers}  {row['folder']}")
+        line = f"{row['name']:<{widest}}{row['kind']:<13}{numbers}  "
+        is_wide = len(line) + len(row["folder"]) > shutil.get_terminal_size().columns
+        echo(f"{line.rstrip()}\n  {row['folder']}" if is_wide else f"{line}{row['folder']}")
     missing = sorted({package for row in result for package in row["missing"]})
     if missing:
         typer.echo(f'\nsome need {", ".join(missing)}: pip install "treelabel[neural]"')

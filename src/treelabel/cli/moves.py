@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -69,8 +69,8 @@ def _old_hierarchy(read: ReadArguments, old_taxonomy: Path | None) -> "Hierarchy
     return None if old_taxonomy is None else read_taxonomy(old_taxonomy, root=read.root, limits=read.limits)
 
 
-def read_moved(source: Path, read: ReadArguments, moves: Path, old_taxonomy: Path | None) -> "Dataset":
-    """Read a data file under its old taxonomy and carry it to the new one."""
+def read_moved(source: Path, read: ReadArguments, moves: Path, old_taxonomy: Path | None) -> "tuple[Dataset, str]":
+    """Read a data file under its old taxonomy and carry it to the new one; say what became of the labels."""
     from treelabel.hierarchy.label_matrices import row_sizes
 
     data = replace(read, taxonomy=None).read(source, taxonomy=_old_hierarchy(read, old_taxonomy))
@@ -78,10 +78,9 @@ def read_moved(source: Path, read: ReadArguments, moves: Path, old_taxonomy: Pat
     resolved = moves_to(data.hierarchy, read, moves, partial)
     carried = data.moved(resolved)
     emptied = int(((row_sizes(carried.labels) == 0) & (row_sizes(data.labels) > 0)).sum())
-    typer.echo(describe_moves(resolved, partial))
     if emptied:
         print_note(f"{emptied:,} documents have no label any more")
-    return carried
+    return carried, describe_moves(resolved, partial)
 
 
 def check_moves(
@@ -105,8 +104,10 @@ def check_moves(
             raise TreelabelError(f"{option} and --moves cannot both change the hierarchy; convert twice")
 
 
-def move_without_texts(source: Path, target: Path, read: ReadArguments, moves: Path, old_taxonomy: Path | None) -> None:
-    """Carry a score file, which knows its old taxonomy, or a prediction file to the new one."""
+def move_without_texts(
+    source: Path, target: Path, read: ReadArguments, moves: Path, old_taxonomy: Path | None
+) -> tuple[dict[str, Any], str]:
+    """Carry a score file, which knows its old taxonomy, or a prediction file to the new one; return what to print."""
     from treelabel.operations.move_predictions import move_predictions, predicted_hierarchy
     from treelabel.scores.score_files import is_score_file
     from treelabel.scores.score_matrix import Scores
@@ -115,14 +116,18 @@ def move_without_texts(source: Path, target: Path, read: ReadArguments, moves: P
         scores = Scores.load(source)
         resolved = moves_to(scores.hierarchy, read, moves)
         scores.move(resolved).save(target)
-        typer.echo(describe_moves(resolved))
-        typer.echo(f"wrote {target}: scores of {len(scores):,} documents, {len(resolved.new):,} nodes")
-        return
+        values = {"written": [str(target)], "documents": len(scores), "nodes": len(resolved.new)}
+        lines = (
+            describe_moves(resolved),
+            f"wrote {target}: scores of {len(scores):,} documents, {len(resolved.new):,} nodes",
+        )
+        return values, "\n".join(lines)
     old = _old_hierarchy(read, old_taxonomy)
     known = predicted_hierarchy(source, read.limits) if old is None else old
     resolved = moves_to(known, read, moves, partial=old is None)
     done = move_predictions(source, target, resolved, read.limits)
-    typer.echo(describe_moves(resolved, partial=old is None))
-    typer.echo(f"wrote {target}: {done.documents:,} documents, {done.changed:,} of them with other labels")
     if done.emptied:
         print_note(f"{done.emptied:,} documents have no label any more")
+    values = {"written": [str(target)], "documents": done.documents, "changed": done.changed}
+    text = f"wrote {target}: {done.documents:,} documents, {done.changed:,} of them with other labels"
+    return values, f"{describe_moves(resolved, partial=old is None)}\n{text}"

@@ -1,7 +1,9 @@
 """Printing what came out of files: nothing in it can drive the terminal."""
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +57,17 @@ def print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         sys.stdout.buffer.write(f"{line}\n".encode())
     sys.stdout.buffer.flush()
+
+
+def print_entry(head: str, text: str, indent: int) -> None:
+    """Print a name and what is said of it, in lines as wide as the terminal, all but the first indented.
+
+    Standard output that is no terminal has the columns that COLUMNS says, or 80.
+    """
+    width = max(shutil.get_terminal_size().columns, indent + 20)
+    wrapper = textwrap.TextWrapper(width, f"{head:<{indent}}", " " * indent)
+    wrapper.break_long_words = wrapper.break_on_hyphens = False
+    echo("\n".join(wrapper.wrap(text)) or head)
 
 
 def print_findings(findings: "list[Finding]") -> None:

@@ -309,6 +309,18 @@ class Results:
         with atomic_file(self.folder / "index.parquet") as working:
             pq.write_table(pa.Table.from_pylist(rows, _INDEX), working)
 
+    def for_export(self, command: str, verdicts: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+        """Return everything but the parts of documents and the sums as JSON values; arguments as for `export`."""
+        return {
+            "format": EXPORT_FORMAT,
+            "version": VERSION,
+            "command": command,
+            "path": self.spec.path.name,
+            "spec": self.spec.text,
+            "verdicts": _finite(list(verdicts)),
+            "runs": [run.for_export() for run in self.runs],
+        }
+
     def export(self, path: str | Path, command: str, verdicts: Sequence[Mapping[str, Any]] = ()) -> None:
         """Write everything but the parts of documents and the sums into one JSON file.
 
@@ -321,17 +333,11 @@ class Results:
         verdicts : sequence of mappings
             What became of the claims, which only the parts of documents can tell.
         """
-        stored = {
-            "format": EXPORT_FORMAT,
-            "version": VERSION,
-            "command": command,
-            "path": self.spec.path.name,
-            "spec": self.spec.text,
-            "verdicts": _finite(list(verdicts)),
-        }
+        stored = self.for_export(command, verdicts)
+        runs = stored.pop("runs")
         head = json.dumps(stored, indent=1, ensure_ascii=False).removesuffix("\n}")
         # A line for each run, so that a changed one is a changed line.
-        lines = ",\n".join(json.dumps(run.for_export(), ensure_ascii=False) for run in self.runs)
+        lines = ",\n".join(json.dumps(run, ensure_ascii=False) for run in runs)
         with open_output(path) as stream:
             stream.write(f'{head},\n "runs": [\n{lines}\n ]\n}}\n'.encode())
 
