@@ -170,6 +170,16 @@ def test_models_are_compared_on_a_file(folder: Path, model: Path, run: Run) -> N
     assert "expected a data file with the true labels last" in told
 
 
+def test_a_model_in_the_wrong_place_is_pointed_out(folder: Path, model: Path, run: Run, tmp_path: Path) -> None:
+    test, none = str(folder / "test.csv"), str(tmp_path / "none")
+    ended = run("evaluate", test, str(model))
+    assert (ended.code, f"{model} is a model, which stands first" in ended.err) == (2, True)
+    ended = run("report", none, test, "-o", str(tmp_path / "report.html"))
+    assert (ended.code, f"{none}: no model folder" in ended.err) == (2, True)
+    ended = run("evaluate", str(tmp_path), test)
+    assert (ended.code, "a model is a folder with a model.json" in ended.err) == (2, True)
+
+
 def test_reports_take_models(folder: Path, model: Path, run: Run, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     page = tmp_path / "report.html"

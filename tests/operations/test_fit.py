@@ -199,3 +199,14 @@ def test_fit_says_what_other_presets_would_be_worth() -> None:
     assert describe_presets(made).startswith("presets: fast would be +20% log loss on the sample; best ")
     made.evidence_ = Evidence()
     assert describe_presets(made) == ""
+
+
+def test_a_file_a_series_and_a_misspelled_argument_are_refused_with_what_to_do() -> None:
+    with pytest.raises(TreelabelError, match=r"found 'train\.csv'; .* fit\(treelabel\.read\('train\.csv'\)\)"):
+        fit("train.csv")
+    with pytest.raises(TreelabelError, match="fit has no argument 'label'; did you mean labels"):
+        fit(pd.DataFrame(COLUMNS), text="body", label="category")
+    model = fit(["woof", "meow"] * 9, ["dog", "cat"] * 9, preset="fast")
+    for series in (pd.Series(["woof"]), pl.Series(["woof"])):
+        with pytest.raises(TreelabelError, match=r"found Series; its to_frame\(\) makes one"):
+            model.predict_frame(series)

@@ -81,6 +81,8 @@ def evaluate(
     from treelabel.core.inputs import STANDARD
     from treelabel.data.io.tables import repeatable, require_table_format, write_table
 
+    if is_model_folder(predictions):
+        raise TreelabelError(f"{predictions} is a model, which stands first: treelabel evaluate {predictions} TEST")
     if truth == predictions == STANDARD:
         raise TreelabelError("only one of the two files can be standard input (-)")
     for output in (by_label_output, errors):

@@ -71,6 +71,8 @@ def report(
         from treelabel.experiment.stored_scores import load_stored_scores
 
         o.check_output(output, force)
+        if len(files) > 1:
+            raise TreelabelError(f"{files[0]}: no model folder; expected models that fit wrote, then the test file")
         if len(files) != 1:
             raise TreelabelError("expected the folder of a study, or --truth FILE with --scores or --predictions")
         stored = load_stored_scores(Results.load(files[0]), data)

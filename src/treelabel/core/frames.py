@@ -77,11 +77,13 @@ class Frame:
                 opened = opened.collect()
             if isinstance(opened, nw.DataFrame):
                 return cls(data, opened)
-            if hasattr(data, "__arrow_c_stream__"):
+            # What has columns to stream, but for series, which are one.
+            if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "to_frame"):
                 return cls(data, nw.from_native(pa.table(data), eager_only=True))
         except (TypeError, ValueError, nw.exceptions.NarwhalsError) as error:
             raise TreelabelError(f"cannot read {describe_value(data)}: {error}") from None
         hint = "; pyarrow.table(data) makes a frame of a dict of columns" if isinstance(data, Mapping) else ""
+        hint = "; its to_frame() makes one" if hasattr(data, "to_frame") else hint
         raise TreelabelError(
             f"expected a data frame (pandas, polars, pyarrow, DuckDB, datasets), found {describe_value(data)}{hint}"
         )

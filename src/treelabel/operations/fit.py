@@ -1,5 +1,6 @@
 """Fit a model in one call: data frames or texts with labels, and models by preset, name or object."""
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -131,6 +132,18 @@ def describe_presets(made: Model) -> str:
     return f"presets: fast would be {about}; best {encoder}"
 
 
+def _refuse_wrong_arguments(data: Any, settings: Mapping[str, Any]) -> None:
+    """Refuse the name of a file as data, and arguments of `fit` that are spelled otherwise."""
+    if isinstance(data, str | os.PathLike):
+        raise TreelabelError(
+            f"expected a data frame, a Dataset, or texts and labels, found {quote(os.fspath(data))}; if that is a file, "
+            f"read it first: fit(treelabel.read({os.fspath(data)!r}))"
+        )
+    for wrong, right in (("label", "labels"), ("texts", "text"), ("group", "groups"), ("taxonomy", "hierarchy")):
+        if wrong in settings:
+            raise TreelabelError(f"fit has no argument {quote(wrong)}; did you mean {right}?")
+
+
 def fit(
     data: Any,
     labels: Any = None,
@@ -194,6 +207,7 @@ def fit(
     >>> made.predict(["meow"]).tolist()
     ['pet > cat']
     """
+    _refuse_wrong_arguments(data, settings)
     made = choose_model(model, preset, settings)
     options = {"valid": valid, "progress": progress, "max_seconds": max_seconds}
     if is_frame(data):

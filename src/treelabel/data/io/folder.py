@@ -60,7 +60,7 @@ def folder_records(
     if not files:
         raise TreelabelError(
             f"{folder}: is a folder, expected a file, or a folder of texts: .txt, or a sub-folder of files for each "
-            "label; several data files are a pattern such as 'folder/*.csv'"
+            "label; several data files are a pattern such as 'folder/*.csv', and a model is a folder with a model.json"
         )
     listed = list(enumerate(files))
 
