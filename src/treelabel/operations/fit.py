@@ -136,7 +136,7 @@ def _refuse_wrong_arguments(data: Any, settings: Mapping[str, Any]) -> None:
     """Refuse the name of a file as data, and arguments of `fit` that are spelled otherwise."""
     if isinstance(data, str | os.PathLike):
         raise TreelabelError(
-            f"expected a data frame, a Dataset, or texts and labels, found {quote(os.fspath(data))}; if that is a file, "
+            f"expected a data frame, a Dataset, or texts and labels, found {quote(os.fspath(data))}; if it is a file, "
             f"read it first: fit(treelabel.read({os.fspath(data)!r}))"
         )
     for wrong, right in (("label", "labels"), ("texts", "text"), ("group", "groups"), ("taxonomy", "hierarchy")):
