@@ -660,6 +660,13 @@ def test_of_many_columns_the_first_are_listed(tmp_path: Path) -> None:
     assert 490 < len(header_in_message([name * 10 for name in names])) <= 500
 
 
+def test_of_columns_by_what_they_hold_twenty_are_listed(tmp_path: Path) -> None:
+    content = f"{','.join(f'c{number}' for number in range(21))}\n{','.join('1' * 21)}\n"
+    message = refused(lambda: read_text(tmp_path, "d.csv", content))
+    assert message.count("such as '1'") == 20
+    assert "'c20'" not in message
+
+
 @pytest.mark.parametrize(("count", "rest"), [(20, ""), (21, " ...")])
 def test_of_columns_to_choose_from_twenty_are_listed(count: int, rest: str, tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(count)]

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from tests.strategies import examples
 from treelabel import TreelabelError
 from treelabel.data.io import excel
+from treelabel.data.io.annif import is_annif
 from treelabel.data.io.cells import MARKER, escape, restored_row
 from treelabel.data.io.csv import CsvEncoder
-from treelabel.data.io.format import WriteOptions
+from treelabel.data.io.format import Head, WriteOptions
 from treelabel.data.io.tables import write_tables
 
 CELLS = st.one_of(
@@ -76,3 +77,26 @@ def test_what_excel_cannot_hold_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(TreelabelError, match=r"holds 3 rows .* write \.csv or \.parquet"):
         write_tables([pa.table({"a": ["x"] * 3})], tmp_path / "a.xlsx")
     assert not (tmp_path / "a.xlsx").exists()
+
+
+def test_a_column_of_marks_is_added_where_a_cell_was_escaped() -> None:
+    for cell, expected in (("x", b"a\nx\n"), ("=1", f"a,{MARKER}\n'=1,1\n".encode())):
+        assert CsvEncoder(WriteOptions(escape=True, mark=None)).encode(pa.table({"a": [cell]})) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"text": "a", "subjects": [{"uri": "x"}, {"uri": "y"}]}', True),
+        ('{"text": "a", "subjects": [{"uri": "x"}, "y"]}', False),
+        ('{"text": "a", "subjects": "x"}', False),
+        ("a text\t<http://x.org/1> <http://x.org/2>", True),
+        ("a text\t<http://x.org/1> two", False),
+        ("a text\t ", False),
+        ("<http://x.org/0>\t<http://x.org/1>", False),
+        ('text,"subject_uris"', True),
+        ("text,label", False),
+    ],
+)
+def test_a_corpus_of_annif_is_known_by_its_beginning(text: str, expected: bool) -> None:
+    assert is_annif(Head.of(text)) == expected

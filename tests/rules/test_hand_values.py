@@ -10,6 +10,7 @@ from treelabel.hierarchy import LabelMatrix
 from treelabel.rules import back_off, population, score_rows
 from treelabel.rules.back_off import NEVER, LeafPaths, last_precise, precise_thresholds
 from treelabel.rules.decision_columns import seven_digits
+from treelabel.rules.information_f import WeightedRow, can_gain
 from treelabel.rules.registry import COMMON
 
 TREE = Hierarchy.from_paths(["A > B", "A > C", "D"])  # ids: A 0, D 1, B 2, C 3
@@ -170,3 +171,11 @@ def test_scores_are_rounded_to_seven_digits_as_python_writes_them() -> None:
     halves = (2 * rng.integers(0, 10_000_000, 2000) + 1) / 2e7
     for p in (plain, halves, halves / 100, plain.astype(np.float32).astype(float), np.array([0.0, 1.0, 1e-4, 0.1])):
         assert seven_digits(p).tolist() == [float(f"{each:.7g}") for each in p.tolist()]
+
+
+def test_a_node_that_cannot_raise_expected_f_is_not_tried() -> None:
+    # beta^2 = 4: it gains at most 0.5 x 5 / (1 + 1 + 4 x 2) = 1/4, the others lose value / (1 + 1 + 4 x 3) at least.
+    one = np.array([1.0])
+    row = WeightedRow(np.array([-1], np.int32), 0.5 * one, 0.5 * one, one, 2 * one)
+    assert [bool(can_gain(row, 0, 1.0, 3.0, value, 4.0)) for value in (3.49, 3.5, 3.51)] == [True, False, False]
+    assert not can_gain(row._replace(weight=0 * one), 0, 1.0, 3.0, 0.0, 4.0)
