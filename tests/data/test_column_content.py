@@ -117,3 +117,10 @@ def test_prefixes_are_offered_as_paths(tmp_path: Path, caplog: pytest.LogCapture
     assert "labels such as 'DESC:manner' look like paths; --sep ':' reads them so" in caplog.text
     assert read(file, sep=":").hierarchy.level_sizes == [3, 7]
     assert offer_separator(["10:30", "11:30", "12:30", "10:45"]) is None
+
+
+@pytest.mark.parametrize("mark", [":", "--"])
+def test_four_labels_are_the_fewest_that_offer_a_separator(mark: str) -> None:
+    labels = [f"{top}{mark}{name}" for top, names in (("a", "xy"), ("b", "zw")) for name in names]
+    assert offer_separator(labels) == mark
+    assert offer_separator(labels[:3]) is None
