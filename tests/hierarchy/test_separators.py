@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import examples
 from treelabel import load_sample
-from treelabel.hierarchy.separators import DEMANDS, SeparatorEvidence, guess_separator
+from treelabel.hierarchy.separators import DEMANDS, OFFERED, SeparatorEvidence, guess_separator, offer_separator
 
 SEPARATORS = [" > ", ">", " / ", "/", " | ", "|", " :: ", "::", " \\ ", "\\"]
 SHOP = [
@@ -187,30 +187,30 @@ def paths(count: int, children: int, separator: str) -> list[str]:
     return [f"top{top}{separator}{top} child{child}" for top in range(count) for child in range(children)]
 
 
-@pytest.mark.parametrize(
-    ("fitting", "one_more"),
-    [
-        # Twenty paths may have one that is none, and not two.
-        ([*paths(2, 10, "/")[:19], "top0/"], "top1/"),
-        # Half of the labels may be single names.
-        ([*paths(2, 5, "/"), *(f"alone{number}" for number in range(10))], "alone"),
-        # A name that begins paths is explained, and not one of the others.
-        ([*paths(2, 2, "/"), "top0", "top1", *(f"alone{number}" for number in range(4))], "alone"),
-        # Of 40 labels two may be the end of others, with "|" of 50 one.
-        ([*paths(2, 19, "/"), "0 child0", "0 child1"], "0 child2"),
-        ([*paths(2, 24, "|"), "0 child0", "alone"], "0 child2"),
-        # First names, at most half of the paths.
-        (paths(4, 2, "/"), "top4/x"),
-        (paths(3, 2, "|"), "top4|x"),
-        (["a::b", "c::d", "e::f", "a::g"], "h::i"),
-        # Of 20 names one may be on two levels, of 5 with ">".
-        ([*paths(2, 8, "/"), "top0/top1", "top1/x", "top1/y"], "top1/top0"),
-        (["a>b", "a>c", "a>d", "a>e>b", "f"], "a>e>c"),
-        # Of 8 names two may have several parents; of 20 with "|".
-        (["a/b", "a/c", "a/d", "a/e", "f/b", "f/c", "f/g", "f/h"], "f/d"),
-        ([*paths(2, 8, "|"), "top0|x", "top1|x"], "top1|0 child0"),
-    ],
-)
+LIMITS = [
+    # Twenty paths may have one that is none, and not two.
+    ([*paths(2, 10, "/")[:19], "top0/"], "top1/"),
+    # Half of the labels may be single names.
+    ([*paths(2, 5, "/"), *(f"alone{number}" for number in range(10))], "alone"),
+    # A name that begins paths is explained, and not one of the others.
+    ([*paths(2, 2, "/"), "top0", "top1", *(f"alone{number}" for number in range(4))], "alone"),
+    # Of 40 labels two may be the end of others, with "|" of 50 one.
+    ([*paths(2, 19, "/"), "0 child0", "0 child1"], "0 child2"),
+    ([*paths(2, 24, "|"), "0 child0", "alone"], "0 child2"),
+    # First names, at most half of the paths.
+    (paths(4, 2, "/"), "top4/x"),
+    (paths(3, 2, "|"), "top4|x"),
+    (["a::b", "c::d", "e::f", "a::g"], "h::i"),
+    # Of 20 names one may be on two levels, of 5 with ">".
+    ([*paths(2, 8, "/"), "top0/top1", "top1/x", "top1/y"], "top1/top0"),
+    (["a>b", "a>c", "a>d", "a>e>b", "f"], "a>e>c"),
+    # Of 8 names two may have several parents; of 20 with "|".
+    (["a/b", "a/c", "a/d", "a/e", "f/b", "f/c", "f/g", "f/h"], "f/d"),
+    ([*paths(2, 8, "|"), "top0|x", "top1|x"], "top1|0 child0"),
+]
+
+
+@pytest.mark.parametrize(("fitting", "one_more"), LIMITS)
 def test_limits_are_met_exactly(fitting: list[str], one_more: str) -> None:
     assert guess_separator(fitting) is not None
     assert guess_separator([*fitting, one_more]) is None
@@ -221,6 +221,22 @@ def test_a_mark_needs_so_many_labels(separator: str, least: int) -> None:
     labels = [f"{'ab'[number % 2]}{separator}x{number}" for number in range(least)]
     assert guess_separator(labels) == separator
     assert guess_separator(labels[1:]) is None
+
+
+@pytest.mark.parametrize("mark", [":", "--"])
+def test_marks_that_are_offered_must_show_what_slashes_must(mark: str) -> None:
+    for fitting, one_more in LIMITS:
+        if any("/" in label for label in fitting):
+            labels, worse = [label.replace("/", mark) for label in fitting], one_more.replace("/", mark)
+            assert (offer_separator(labels), guess_separator(labels)) == (mark, None)
+            assert offer_separator([*labels, worse]) is None
+    four = [f"a{mark}b", f"a{mark}c", f"d{mark}e", f"d{mark}f"]
+    assert [offer_separator(four[:count]) for count in (3, 4)] == [None, mark]
+
+
+@pytest.mark.parametrize("evidence", OFFERED, ids=lambda evidence: evidence.mark)
+def test_what_an_offered_mark_may_not_exceed_is_a_share(evidence: SeparatorEvidence) -> None:
+    assert all(0 < share <= 1 for share in (evidence.spread, evidence.moved, evidence.tops))
 
 
 def test_two_first_names_with_several_labels_or_three_levels_make_a_path_of_bars() -> None:

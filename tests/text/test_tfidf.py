@@ -105,10 +105,11 @@ def test_buckets_find_their_columns() -> None:
 
 def test_the_first_column_may_be_that_of_bucket_0() -> None:
     # In a table, bucket 0 with the number 0 is 0, which is not the mark of an empty slot.
-    listed = np.array([0, 4, 0, *range(100, 140), 0], np.int32)
+    # Bucket 2^20 would stand in the same slot of any of these tables.
+    listed = np.array([0, 1 << 20, 0, *range(100, 140), 0], np.int32)
     numbers, distinct, slots = number_buckets(listed, 4)
     assert numbers.tolist() == [0, 1, 0, *range(2, 42), 0]
-    assert distinct.tolist() == [0, 4, *range(100, 140)]
+    assert distinct.tolist() == [0, 1 << 20, *range(100, 140)]
     assert columns_of(slots, listed).tolist() == numbers.tolist()
     # It is made four times as large when it is more than half full: 4, 16, 64, 256.
     assert len(slots) == 256
