@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -354,14 +355,14 @@ def child(folder: Path, *, as_nobody: bool = False, file_size: int | None = None
 
 
 @pytest.fixture
-def open_folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder that a user without rights can come to."""
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
-            folder.chmod(0o755)
-    (tmp_path / "cache").mkdir()
-    yield tmp_path / "cache"
-    (tmp_path / "cache").chmod(0o755)
+def open_folder() -> Iterator[Path]:
+    """A folder that a user without rights can come to, which those of pytest are not."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "cache").mkdir()
+        yield folder / "cache"
+        (folder / "cache").chmod(0o755)
 
 
 @pytest.mark.slow
