@@ -158,8 +158,8 @@ def test_what_begins_a_session_of_its_own_ends_with_the_command(parts: Splits, t
 
 LEAVES = """
 import json, subprocess, sys, time
-subprocess.Popen(["sleep", "54322"])
-subprocess.Popen(["sleep", "54323"], start_new_session=True)
+subprocess.Popen(["sleep", "65432"])
+subprocess.Popen(["sleep", "65433"], start_new_session=True)
 if sys.argv[3] == "late":
     time.sleep(99)
 open(sys.argv[2], "w").write(json.dumps({"values": {"a": 1}}))
@@ -181,5 +181,5 @@ def test_nothing_that_a_command_began_is_left(tmp_path: Path, monkeypatch: pytes
     results = run_study(make_plan(read_spec(write_study(tmp_path, text))), tmp_path / "results", RunOptions())
     assert [each.status for each in results.runs] == ["done", "timeout"]
     time.sleep(0.5)
-    assert not asleep("5432")
+    assert not asleep("6543")
     assert not os.listdir(tmp_path / "temporary")
