@@ -60,7 +60,13 @@ def scores(tmp_path: Path) -> Path:
 
 def program(*arguments: str | Path, **options: Any) -> "subprocess.Popen[str]":
     """Start the command line as a process of its own, with its streams in pipes."""
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # The environment is named: without it, a child gets the COLUMNS that Python's readline sets behind os.environ.
+    pipes: dict[str, Any] = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+        "env": dict(os.environ),
+    }
     code = "from treelabel.cli import main; main()"
     return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], **(pipes | options))
 
@@ -148,7 +154,7 @@ def test_inspect_takes_frequencies_from_a_training_file(pets: Path, tmp_path: Pa
     taxonomy = tmp_path / "all.tsv"
     taxonomy.write_text("pet\tdog\npet\tcat\n")
     shown = table(succeeded(run("inspect", pets, "--train", train, "--taxonomy", taxonomy)))
-    assert shown["labels never seen in training"] == "1 (1 leaves)"
+    assert shown["labels never seen"] == "1 (1 leaves) in training"
     assert shown["documents with such labels"] == "2"
 
 

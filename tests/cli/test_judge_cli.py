@@ -210,7 +210,10 @@ def systems(folder: Path) -> list[Path]:
     return [folder / f"{system}.jsonl" for system in rows]
 
 
-def test_compare_shows_intervals_stars_bins_and_the_sign_test(systems: list[Path], folder: Path, run: Run) -> None:
+def test_compare_shows_intervals_stars_bins_and_the_sign_test(
+    systems: list[Path], folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
     ended = run("compare", *systems, "--train", folder / "train.jsonl", "--metrics", "hf1,macro_f1")
     assert (ended.code, ended.err) == (0, "")
     lines = {line[:28].strip(): line[28:] for line in ended.out.splitlines()}

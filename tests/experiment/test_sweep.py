@@ -158,7 +158,10 @@ def test_equal_models_cannot_be_told_apart() -> None:
     assert found.trials[0].result["hamming"] <= found.trials[1].result["hamming"]
 
 
-def test_the_command_prints_a_table_and_how_to_fit_the_winner(tmp_path: Path, run: Command) -> None:
+def test_the_command_prints_a_table_and_how_to_fit_the_winner(
+    tmp_path: Path, run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
     write(LEAF, tmp_path / "train.jsonl")
     quick = ["--set", "linear.ngram_range=(1, 1)", "--set", "char_ngram_range=None", "--set", "linear.C=0.5,1"]
     ended = run("sweep", tmp_path / "train.jsonl", "--models", "most_frequent,linear", *quick, "--seed", "1")

@@ -7,7 +7,7 @@ import typer
 
 from treelabel.cli import options as o
 from treelabel.cli.models import parse_settings
-from treelabel.cli.printing import echo, print_json
+from treelabel.cli.printing import print_json, print_text
 from treelabel.core.errors import TreelabelError, printable, shorten
 
 # Suspects that are printed where no file is asked for.
@@ -62,13 +62,13 @@ def audit(
         return
     counts = f"{result.doubts:,} labels of {len(result.data):,} documents look wrong to {model} ({result.folds} folds)"
     if output is not None:
-        echo(f"{output}: the {len(rows):,} most doubtful; {counts}")
+        print_text(f"{output}: the {len(rows):,} most doubtful; {counts}")
         return
     for row in rows[:SHOWN]:
         where = f"id {row['id']}" if row["line"] is None else f"line {row['line']}"
         labels = (f"{row[name]} ({row[f'p_{name}']:.2f})" if row[name] else "none" for name in ("given", "suggested"))
         copy = f", id {row['duplicate']}" if row["duplicate"] else ""
-        echo(printable(f"{row['score']:.2f}  {where}: {' -> '.join(labels)} [{row['reason']}{copy}]"))
-        echo(printable(f"      {shorten(' '.join(row['text'].split()), 90)}"))
+        print_text(printable(f"{row['score']:.2f}  {where}: {' -> '.join(labels)} [{row['reason']}{copy}]"))
+        print_text(printable(f"      {shorten(' '.join(row['text'].split()), 90)}"))
     more = f"; {len(rows) - SHOWN:,} more with -o suspects.csv" if len(rows) > SHOWN else ""
-    echo(f"{counts}{more}")
+    print_text(f"{counts}{more}")

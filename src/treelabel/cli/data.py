@@ -7,7 +7,7 @@ import typer
 
 from treelabel.cli import options as o
 from treelabel.cli.moves import MovesOption, OldTaxonomyOption, check_moves, move_without_texts, read_moved
-from treelabel.cli.printing import echo, print_findings, print_json, print_note, print_result
+from treelabel.cli.printing import print_entry, print_findings, print_json, print_note, print_result, print_text
 from treelabel.core.errors import TreelabelError, printable
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def _print(values: dict[str, Any], rows: list[tuple[str, str]], as_json: bool) -
         return
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        echo(f"{name:<{width}}  {printable(value)}")
+        print_entry(name, printable(value), width + 2)
 
 
 def _is_taxonomy(path: Path) -> bool:
@@ -77,7 +77,8 @@ def inspect(
     \b
     Examples:
       treelabel inspect train.csv --text body --labels category --sep ' > '
-      treelabel inspect test.jsonl.gz --train train.jsonl.gz --taxonomy tax.tsv --json
+      treelabel inspect test.jsonl.gz --train train.jsonl.gz --taxonomy tax.tsv \\
+        --json
       treelabel inspect raw.csv --labels dept,class,subclass --fix train.csv
     """
     from treelabel.data.io.tables import format_of
@@ -138,7 +139,7 @@ def _inspect_documents(
     _print({}, [*chosen, *described.rows()], json)
     print_findings(findings)
     if done:
-        echo("\n" + "\n".join(done))
+        print_text("\n" + "\n".join(done))
 
 
 def _taxonomy_summary(hierarchy: "Hierarchy") -> tuple[dict[str, Any], list[tuple[str, str]]]:
@@ -225,8 +226,10 @@ def convert(
       treelabel convert subjects.ttl subjects.taxonomy.tsv --language fi
       treelabel convert annotated.json train.csv --taxonomy tax.tsv
       treelabel convert train.csv corpus --to-format annif
-      treelabel convert scores.npz new-scores.npz --moves moves.tsv --taxonomy new.tsv
-      zcat train.csv.gz | treelabel convert - - --to-format parquet | ssh store 'cat > train.parquet'
+      treelabel convert scores.npz new-scores.npz --moves moves.tsv \\
+        --taxonomy new.tsv
+      zcat train.csv.gz | treelabel convert - - --to-format parquet \\
+        | ssh store 'cat > train.parquet'
     """
     from treelabel import data as d
     from treelabel.core.inputs import suffixes

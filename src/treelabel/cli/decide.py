@@ -35,7 +35,8 @@ def decide(
     \b
     Examples:
       treelabel decide scores.npz -o predictions.jsonl --rule optimal:hf1
-      treelabel decide scores.npz -o predictions.jsonl --rule tuned.json --unknown 0.3
+      treelabel decide scores.npz -o predictions.jsonl --rule tuned.json \\
+        --unknown 0.3
       treelabel decide scores.npz --rule "top_k(k=3, leaves=true)"
     """
     from treelabel.core.inputs import STANDARD
@@ -85,7 +86,8 @@ def tune(
     \b
     Examples:
       treelabel tune valid.jsonl valid-scores.npz -o tuned.json --rule macro_f1
-      treelabel tune valid.jsonl valid-scores.npz -o sure.json --rule "back_off(precision=0.95)"
+      treelabel tune valid.jsonl valid-scores.npz -o sure.json \\
+        --rule "back_off(precision=0.95)"
       treelabel decide test-scores.npz --rule sure.json -o predictions.jsonl
     """
     from treelabel.evaluation.tuning import PRECISIONS, back_off_table

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from treelabel.cli import options as o
-from treelabel.cli.printing import echo, print_json
+from treelabel.cli.printing import print_json, print_text
 from treelabel.core.errors import TreelabelError
 
 # For a cron job: texts have drifted.
@@ -37,7 +37,8 @@ def drift(
     \b
     Examples:
       treelabel drift model this-week.csv
-      treelabel drift model this-week.csv --limit 0.05 --json > drift.json || mail -s "drift" me < drift.json
+      treelabel drift model this-week.csv --limit 0.05 --json > drift.json \\
+        || mail -s "drift" me < drift.json
     """
     import numpy as np
 
@@ -65,6 +66,6 @@ def drift(
     if json:
         print_json(results.to_json())
     else:
-        echo(str(results))
+        print_text(str(results))
     if results.is_beyond:
         raise typer.Exit(DRIFTED)

@@ -74,8 +74,10 @@ def evaluate(
     Examples:
       treelabel evaluate model test.csv
       treelabel evaluate test.jsonl predictions.jsonl --taxonomy tax.tsv
-      treelabel evaluate test.jsonl scores.npz --metrics hf1,hf1_auc,precision@5 --intervals --json
-      treelabel evaluate test.csv predictions.jsonl --train train.csv --by-label --errors errors.csv
+      treelabel evaluate test.jsonl scores.npz \\
+        --metrics hf1,hf1_auc,precision@5 --intervals --json
+      treelabel evaluate test.csv predictions.jsonl --train train.csv \\
+        --by-label --errors errors.csv
       treelabel predict model test.csv -o - | treelabel evaluate test.csv -
     """
     from treelabel.core.inputs import STANDARD

@@ -73,12 +73,18 @@ def fit(
       treelabel fit train.csv -o model
       treelabel fit train.csv -o model --preset best
       treelabel fit train.csv -o model --group customer --report report.html
-      treelabel fit train.jsonl -o model --taxonomy tax.tsv --set C=1 --set min_df=2
-      treelabel fit train.jsonl -o model --valid valid.jsonl --model bag --loss win_log
-      treelabel fit train.jsonl -o model --model bag --loss champ --set "loss_params={'beta': 0.1}"
-      treelabel fit train.jsonl -o model --model neural --encoder minilm --loss conditional_softmax_la
-      treelabel fit train.jsonl -o model --model neural --encoder scratch --set checkpoint_dir=unfinished
-      treelabel fit corpus.annif.tsv -o model --model lexical --taxonomy vocab.ttl --set descriptions=vocab.ttl
+      treelabel fit train.jsonl -o model --taxonomy tax.tsv --set C=1 \\
+        --set min_df=2
+      treelabel fit train.jsonl -o model --valid valid.jsonl --model bag \\
+        --loss win_log
+      treelabel fit train.jsonl -o model --model bag --loss champ \\
+        --set "loss_params={'beta': 0.1}"
+      treelabel fit train.jsonl -o model --model neural --encoder minilm \\
+        --loss conditional_softmax_la
+      treelabel fit train.jsonl -o model --model neural --encoder scratch \\
+        --set checkpoint_dir=unfinished
+      treelabel fit corpus.annif.tsv -o model --model lexical \\
+        --taxonomy vocab.ttl --set descriptions=vocab.ttl
     """
     from treelabel.core.inputs import suffixes
     from treelabel.data.taxonomy.skos import RDF_FORMATS, read_alternative_names

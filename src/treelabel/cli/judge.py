@@ -1,6 +1,7 @@
 """Commands that judge: compare, metrics; and what they share with evaluate."""
 
 import re
+import shutil
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from treelabel.cli import options as o
-from treelabel.cli.printing import echo, print_entry, print_json, print_note
+from treelabel.cli.printing import echo, print_entry, print_json, print_note, print_text
 from treelabel.core.errors import TreelabelError, quote, some
 
 if TYPE_CHECKING:
@@ -248,7 +249,8 @@ def compare(
     \b
     Examples:
       treelabel compare old-model new-model test.csv
-      treelabel compare test.jsonl svm.jsonl bert.npz --train train.jsonl --metrics hf1,macro_f1
+      treelabel compare test.jsonl svm.jsonl bert.npz --train train.jsonl \\
+        --metrics hf1,macro_f1
     """
     from treelabel.evaluation.comparison import compare as judge
 
@@ -263,7 +265,10 @@ def compare(
         resamples=resamples,
         seed=seed,
     )
-    echo(table.to_json() if json else str(table))
+    if json:
+        echo(table.to_json())
+    else:
+        print_text(table.table(shutil.get_terminal_size().columns))
 
 
 def metrics(

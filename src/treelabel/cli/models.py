@@ -120,7 +120,8 @@ def encoders(json: JsonOption = False) -> None:
     \b
     Examples:
       treelabel encoders
-      treelabel fit train.jsonl -o model --model prototype --encoder "minilm(runtime=int8)"
+      treelabel fit train.jsonl -o model --model prototype \\
+        --encoder "minilm(runtime=int8)"
     """
     from treelabel.encoders.files import PACKAGES, USUAL_LENGTH, encoder_folders, missing_packages, usable_files
     from treelabel.encoders.registry import source_of

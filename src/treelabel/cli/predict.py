@@ -121,13 +121,16 @@ def predict(
     \b
     Examples:
       treelabel predict model new.csv -o predictions.jsonl
-      treelabel predict model new.csv -o predictions.csv --keep-columns --alternatives 3
+      treelabel predict model new.csv -o predictions.csv --keep-columns \\
+        --alternatives 3
       treelabel predict model new.csv.gz -o predictions.jsonl.gz --resume
       cat new.jsonl | treelabel predict model - --to-format csv | head
-      treelabel predict model new.csv -o predictions.jsonl --rule optimal:hf1 --unknown 0.3
+      treelabel predict model new.csv -o predictions.jsonl --rule optimal:hf1 \\
+        --unknown 0.3
       treelabel predict model new.csv -o predictions.csv --uris
       treelabel predict model new.csv -o tasks.label_studio.json
-      treelabel predict model new.csv -o predictions.jsonl --require-signature ours.pub.pem
+      treelabel predict model new.csv -o predictions.jsonl \\
+        --require-signature ours.pub.pem
     """
     from treelabel.cli.bulk import Form, Job, output_format, predict_file
     from treelabel.data.io.registry import FORMATS

@@ -1,10 +1,12 @@
 """Printing what came out of files: nothing in it can drive the terminal."""
 
 import json
+import os
+import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,66 @@ def echo(text: str) -> None:
     typer.echo(printable(text, keep="\n\t"))
 
 
+def print_text(text: str) -> None:
+    """Print lines for people, none wider than the terminal or COLUMNS; lines in a pipe or a file stay whole."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal():
+        echo(fill(text, int(columns)))
+    else:
+        echo(fill(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text)
+
+
+def fill(text: str, width: int) -> str:
+    """Break lines that are too wide, and indent what follows; a command at the end of a line stays in one piece.
+
+    >>> print(fill("note: 3 labels have few texts: treelabel convert FILE OUT", 40))
+    note: 3 labels have few texts:
+      treelabel convert FILE OUT
+    >>> print(fill("  spelled  1-9: 8 (13%), 10-99: 44 (72%)", 30))
+      spelled  1-9: 8 (13%),
+        10-99: 44 (72%)
+    """
+    return "\n".join(line if len(line) <= width else _fill_line(line, width) for line in text.split("\n"))
+
+
+def _fill_line(line: str, width: int) -> str:
+    indent = re.match(" *", line)[0]  # type: ignore[index]  matches every line
+    prose, *commands = re.split(r"(?<=[:,]) (?=treelabel )", line, maxsplit=1)
+    return "\n".join([*_wrap(prose, width, indent + "  "), *(f"{indent}  {command}" for command in commands)])
+
+
+def _wrap(line: str, width: int, indent: str, head: str = "") -> list[str]:
+    """Break a line, behind commas if no piece between them is too wide."""
+    wrapper = textwrap.TextWrapper(max(width, len(indent) + 20), head, indent)
+    wrapper.break_long_words = wrapper.break_on_hyphens = False
+    pieces = line.split(", ")
+    if len(pieces) > 2 and max(map(len, pieces)) + len(indent) < width / 2:
+        # What stands between commas is kept together by a mark that is no space and no printable character.
+        line = ", ".join(piece.replace(" ", "\x1f") for piece in pieces)
+    return [each.replace("\x1f", " ") for each in wrapper.wrap(line)]
+
+
+def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Align the cells of a table with a heading; columns that the terminal has no room for go below, as pandas does it.
+
+    The first column, the names of the rows, is repeated there.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    room, blocks, used = shutil.get_terminal_size().columns, [[0]], widths[0]
+    for column, width in enumerate(widths[1:], 1):
+        if used + 2 + width > room and len(blocks[-1]) > 1:
+            blocks.append([0])
+            used = widths[0]
+        blocks[-1].append(column)
+        used += 2 + width
+    lines = []
+    for block in blocks:
+        table = ["  ".join(f"{row[column]:<{widths[column]}}" for column in block).rstrip() for row in rows]
+        table.insert(1, "-" * max(map(len, table)))
+        lines += ([""] if lines else []) + table
+    return lines
+
+
 def print_json(value: Any) -> None:
     """Print JSON for a program to read."""
     echo(json.dumps(value, ensure_ascii=False, indent=2))
@@ -37,7 +99,7 @@ def print_result(values: dict[str, Any], text: str, json: bool, next_command: st
     if json:
         print_json(values)
         return
-    echo(text)
+    print_text(text)
     if next_command and not is_quiet():
         typer.echo(printable(f"next: {next_command}"), err=True)
 
@@ -64,10 +126,8 @@ def print_entry(head: str, text: str, indent: int) -> None:
 
     Standard output that is no terminal has the columns that COLUMNS says, or 80.
     """
-    width = max(shutil.get_terminal_size().columns, indent + 20)
-    wrapper = textwrap.TextWrapper(width, f"{head:<{indent}}", " " * indent)
-    wrapper.break_long_words = wrapper.break_on_hyphens = False
-    echo("\n".join(wrapper.wrap(text)) or head)
+    lines = _wrap(text, shutil.get_terminal_size().columns, " " * indent, f"{head:<{indent}}")
+    echo("\n".join(lines) or head)
 
 
 def print_findings(findings: "list[Finding]") -> None:
@@ -75,10 +135,10 @@ def print_findings(findings: "list[Finding]") -> None:
     if not findings:
         echo("\nnothing looks wrong")
     for finding in findings:
-        echo(printable(f"\n{'serious' if finding.is_serious else 'note'}: {finding.message}", keep="\n"))
+        print_text(printable(f"\n{'serious' if finding.is_serious else 'note'}: {finding.message}", keep="\n"))
         for example in finding.examples:
-            echo(printable(f"  {example}"))
-        echo(printable(f"  -> {finding.remedy}"))
+            print_text(printable(f"  {example}"))
+        print_text(printable(f"  -> {finding.remedy}"))
 
 
 def print_serious(train: Path, data: "Dataset", valid: "Dataset | None") -> None:

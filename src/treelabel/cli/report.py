@@ -54,9 +54,12 @@ def report(
     \b
     Examples:
       treelabel report model test.csv -o report.html
-      treelabel report --truth test.jsonl --scores scores.npz --train train.jsonl -o report.html
-      treelabel report --truth test.jsonl --scores svm.npz bert.npz -o report.html --figures figures
-      treelabel report --truth test.jsonl --predictions predictions.jsonl -o report.html --no-texts
+      treelabel report --truth test.jsonl --scores scores.npz \\
+        --train train.jsonl -o report.html
+      treelabel report --truth test.jsonl --scores svm.npz bert.npz \\
+        -o report.html --figures figures
+      treelabel report --truth test.jsonl --predictions predictions.jsonl \\
+        -o report.html --no-texts
       treelabel report results/quick -o report.html
     """
     from treelabel.report.writing import require_packages, write_report

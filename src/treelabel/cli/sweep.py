@@ -11,7 +11,7 @@ import typer
 from treelabel.cli import options as o
 from treelabel.cli.judge import metric_names
 from treelabel.cli.models import parse_settings
-from treelabel.cli.printing import echo, print_json
+from treelabel.cli.printing import format_table, print_json, print_text
 from treelabel.core.errors import TreelabelError, quote
 
 if TYPE_CHECKING:
@@ -48,8 +48,10 @@ def sweep(
     \b
     Examples:
       treelabel sweep train.csv
-      treelabel sweep train.csv --models linear,bag,most_frequent --set linear.C=0.1,1,10 --metrics macro_f1
-      treelabel sweep train.csv --models linear --set "ngram_range=(1,1),(1,2)" --cv 5 --json
+      treelabel sweep train.csv --models linear,bag,most_frequent \\
+        --set linear.C=0.1,1,10 --metrics macro_f1
+      treelabel sweep train.csv --models linear --set "ngram_range=(1,1),(1,2)" \\
+        --cv 5 --json
     """
     from treelabel.experiment.sweep import sweep as compare
     from treelabel.metrics.registry import find_metric
@@ -74,7 +76,7 @@ def sweep(
     if json:
         print_json(result.to_json() | {"command": command})
     else:
-        echo("\n".join(_lines(result, command, rule)))
+        print_text("\n".join(_lines(result, command, rule)))
 
 
 # Settings
@@ -157,10 +159,7 @@ def _fit_command(train: Path, read: o.ReadArguments, best: "Candidate", seed: in
 def _lines(result: "Sweep", command: str, rule: str | None) -> list[str]:
     """Write the table, whether the best is best beyond noise, what was skipped, and the command."""
     heads = ["model", *result.metrics, "fit (s)", "documents/s", "MB", "rule"]
-    lines = [heads, *(_row(result, trial) for trial in result.trials)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    table = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    table.insert(1, "-" * len(table[0]))
+    table = format_table([heads, *(_row(result, trial) for trial in result.trials)])
     notes = [
         f"{result.documents:,} documents, {result.folds} folds; ± half of the 95% interval over folds; "
         "= not told apart from the best"

@@ -71,12 +71,16 @@ def update(
 
     \b
     Examples:
-      treelabel update model new.csv -o model2 --train train.csv --save-train train2.jsonl
-      treelabel update model2 newer.csv -o model3 --train train2.jsonl --save-train train3.jsonl
-      treelabel update model new.csv -o model2 --train train.csv --add-labels --compare test.csv
+      treelabel update model new.csv -o model2 --train train.csv \\
+        --save-train train2.jsonl
+      treelabel update model2 newer.csv -o model3 --train train2.jsonl \\
+        --save-train train3.jsonl
+      treelabel update model new.csv -o model2 --train train.csv --add-labels \\
+        --compare test.csv
       treelabel update model -o model2 --taxonomy spring.tsv --moves moves.tsv
-      treelabel update model new.csv -o model2 --taxonomy spring.tsv --moves moves.tsv --train train.csv \\
-        --compare test.csv --changes changes.csv
+      treelabel update model new.csv -o model2 --taxonomy spring.tsv \\
+        --moves moves.tsv --train train.csv --compare test.csv \\
+        --changes changes.csv
     """
     from treelabel.models.persistence.load import load_model
     from treelabel.models.persistence.store import require_replaceable

@@ -71,7 +71,7 @@ class DatasetDescription:
         irregular = ", ".join(
             f"{share:.1%} {_words(name)}" for name, share in self.regime_share.items() if 0 < share < 1
         )
-        seen = max(1, sum(self.frequency_bins.values()))
+        bins = ", ".join(f"{name}: {count:,}" for name, count in self.frequency_bins.items())
         rows = [
             ("documents", f"{self.documents:,}"),
             ("nodes", f"{self.nodes:,} ({self.leaves:,} leaves), {kind} of depth {len(self.nodes_per_level)}"),
@@ -82,11 +82,8 @@ class DatasetDescription:
             ),
             ("regime", f"{_words(self.regime)}{f' ({irregular})' if irregular else ''}"),
             ("without labels", f"{self.unlabelled:,}"),
-            (
-                f"labels by frequency in {self.reference}",
-                ", ".join(f"{name}: {count:,} ({count / seen:.0%})" for name, count in self.frequency_bins.items()),
-            ),
-            (f"labels never seen in {self.reference}", f"{self.labels_unseen:,} ({self.leaves_unseen:,} leaves)"),
+            ("labels by frequency", f"{bins} in {self.reference}"),
+            ("labels never seen", f"{self.labels_unseen:,} ({self.leaves_unseen:,} leaves) in {self.reference}"),
             ("documents with such labels", f"{self.documents_with_unseen_labels:,}"),
         ]
         if self.features is None:

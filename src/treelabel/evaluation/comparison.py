@@ -29,6 +29,8 @@ from treelabel.rules.decisions import TunedRule
 STAR_LEVEL = 0.01
 # What stands in place of a rule where labels were given.
 GIVEN = "labels as given"
+# Of the column with the names of metrics, in characters.
+NAME_WIDTH = 28
 T_TEST_NOTE = (
     "Stars of frequencies are those of a t-test that takes labels for independent. They are not: equal systems get "
     "p < 0.05 in about 15% of samples where labels are frequent, and labels with few documents hardly show anything."
@@ -71,12 +73,31 @@ class ComparisonTable:
     remarks: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        lines = [self._line(*each) for each in (("", self.systems), *self._metric_lines())]
-        if self.bins:
-            lines += ["", self._bin_title, *(self._line(*each) for each in self._bin_lines())]
-        lines += ["", self._line(*self._sign_line())]
-        lines.append(f"\n{self._legend}")
-        return "\n".join([*lines, *self.notes])
+        return self.table()
+
+    def table(self, width: int | None = None) -> str:
+        """Return the comparison as text.
+
+        Parameters
+        ----------
+        width : int, optional
+            Systems that lines of so many characters have no room for go below the others.
+
+        Returns
+        -------
+        str
+        """
+        rows = [("", self.systems), *self._metric_lines()]
+        rows += [("", []), (self._bin_title, []), *self._bin_lines()] if self.bins else []
+        rows += [("", []), self._sign_line()]
+        cell = max(len(each) for _, cells in rows for each in cells) + 2
+        count = len(self.systems) if width is None else max(1, (width + 2 - NAME_WIDTH) // cell)
+        lines = [
+            f"{name:<{NAME_WIDTH}}{''.join(f'{each:<{cell}}' for each in cells[first : first + count])}".rstrip()
+            for first in range(0, len(self.systems), count)
+            for name, cells in (*rows, ("", []))
+        ]
+        return "\n".join([*lines, self._legend, *self.notes])
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: values with intervals, the sign test, and values by frequency of the labels."""
@@ -116,10 +137,6 @@ class ComparisonTable:
             summary = ", ".join(dict.fromkeys(rule or GIVEN for rule in self.rules))
             notes.append(f"Rules differ ({summary}): a difference may be one of the rules, not of the systems.")
         return notes
-
-    @staticmethod
-    def _line(name: str, cells: Sequence[str]) -> str:
-        return f"{name:<28}" + "".join(f"{cell:<28}" for cell in cells).rstrip()
 
     def to_json(self) -> str:
         """Return everything as JSON text; undefined values are null."""
