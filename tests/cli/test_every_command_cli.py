@@ -1,4 +1,4 @@
-"""What holds for every command: help and tables fit 80 columns."""
+"""What holds for every command: help and tables fit 80 columns, --json and --quiet are there."""
 
 import csv
 from pathlib import Path
@@ -74,6 +74,33 @@ def test_help_fits_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch, command
     assert ended.code == 0
     assert "Usage:" in ended.out
     assert too_wide(ended.out) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_json_and_may_be_quiet(run: Run, command: str) -> None:
+    for words in ([command, "--help", "--quiet"], ["-q", command, "--help"]):
+        ended = run(*words)
+        assert (ended.code, ended.err) == (0, "")
+        assert "--json" in ended.out
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_json_is_all_that_is_printed(shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(shop)
+    ended = run(*TABLES[name].split(), "--json", "--quiet")
+    assert ended.err == ""
+    assert ended.json
+
+
+@pytest.mark.slow
+def test_demo_prints_json(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    values = run("demo", "--json").json
+    assert values["parts"] == {"train": 7016, "valid": 877, "test": 877}
+    assert set(values["rules"]["best_leaf"]) == {"leaf_accuracy", "hf1", "micro_f1", "macro_f1", "shortest_path"}
+    assert values["rules"]["best_leaf"]["leaf_accuracy"] > 0.5
+    assert Path(values["report"]).is_file()
+    assert all(values["read_back"].values())
 
 
 @pytest.mark.parametrize("name", TABLES)
