@@ -40,6 +40,12 @@ DO_NOT_APPLY = {
     "check_do_not_raise_errors_in_init_or_set_params": "values that a setting cannot have are refused at once",
     "check_non_transformer_estimators_n_iter": "max_iter bounds the passes of each output, and of each trial, alone",
 }
+# What transformers of scikit-learn have, and models do not, and why.
+NOT_OF_MODELS = {
+    "transform": "a model scores and predicts; vectors of texts are made within it, and are those of its encoder",
+    "fit_transform": "as transform",
+    "get_feature_names_out": "n-grams are hashed, and folders hold no words; explain names the terms of a text",
+}
 
 
 def as_texts(rows: Any) -> list[str]:
@@ -83,6 +89,53 @@ def test_models_pass_every_check_of_scikit_learn_that_applies_to_texts() -> None
     # What fails as expected is what the list says, and no more than that.
     assert {each["check_name"] for each in results if each["status"] == "xfail"} == set(DO_NOT_APPLY)
     assert sum(each["status"] == "passed" for each in results) >= 35
+
+
+def test_what_only_transformers_have_is_absent() -> None:
+    for name, reason in NOT_OF_MODELS.items():
+        assert not hasattr(make_model("linear"), name), reason
+
+
+def test_pipelines_may_be_asked_for_frames() -> None:
+    texts, labels = drawn(24)
+
+    def pipeline() -> Any:
+        return make_pipeline(FunctionTransformer(feature_names_out="one-to-one"), make_model("most_frequent"))
+
+    expected = pipeline().fit(texts, labels).predict(texts).tolist()
+    for form in ("default", "pandas"):
+        with sklearn.config_context(transform_output=form):
+            alone = make_pipeline(make_model("most_frequent")).fit(texts, labels)
+            assert alone.predict(texts).tolist() == expected
+        asked = pipeline()
+        asked[-1].set_output(transform=form)
+        assert (
+            make_pipeline(asked[-1]).set_output(transform=form).fit(texts, labels).predict(texts).tolist() == expected
+        )
+    assert pipeline().set_output(transform="default").fit(texts, labels).predict(texts).tolist() == expected
+    with pytest.raises(TreelabelError, match="transform is 'numpy', expected 'default', 'pandas', 'polars' or None"):
+        make_model("linear").set_output(transform="numpy")  # type: ignore[arg-type]
+
+
+def test_columns_of_a_frame_are_feature_names() -> None:
+    import pandas as pd
+
+    texts, labels = drawn(24)
+    model = make_model("most_frequent")
+    assert not hasattr(model, "feature_names_in_")
+    for unnamed in (texts, np.array(texts), pd.Series(texts)):
+        model.fit(unnamed, labels)
+        assert not hasattr(model, "feature_names_in_")
+        assert not hasattr(model, "n_features_in_")
+    assert model.fit(pd.Series(texts, name="body"), labels).feature_names_in_.tolist() == ["body"]
+    frame = pd.DataFrame({"title": texts, "body": texts, "category": labels})
+    made = fit(frame, text=["title", "body"], labels="category", model="most_frequent")
+    assert made.feature_names_in_.tolist() == ["title", "body"]
+    assert made.feature_names_in_.dtype == object
+    assert made.n_features_in_ == 2
+    pipe = make_pipeline(made)
+    assert pipe.n_features_in_ == 2
+    assert not hasattr(made.fit(texts, labels), "n_features_in_")
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ scikit-learn itself is imported only when it asks for something: that takes long
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,11 @@ METADATA = {
 
 
 class Classifier(StorableModel):
-    """The adapter to scikit-learn: what Pipeline, cross_val_score, GridSearchCV and metrics expect of a classifier."""
+    """The adapter to scikit-learn: what Pipeline, cross_val_score, GridSearchCV and metrics expect of a classifier.
+
+    Models do not transform, so there is no `transform` and no `get_feature_names_out`: n-grams are hashed, and a model
+    stores no words. `explain` names the terms of a text.
+    """
 
     if TYPE_CHECKING:
 
@@ -80,6 +84,28 @@ class Classifier(StorableModel):
         with np.errstate(divide="ignore"):
             logarithms: npt.NDArray[Any] = np.log(self.predict_proba(texts))
         return logarithms
+
+    @property
+    def feature_names_in_(self) -> npt.NDArray[np.object_]:
+        """The text columns of the frame or file that was learned; undefined after plain texts, as in scikit-learn."""
+        columns = getattr(self, "reading_", {}).get("text")
+        if not columns:
+            raise AttributeError(f"{type(self).__name__} has no 'feature_names_in_': it learned no named columns")
+        return np.array(columns, object)
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of `feature_names_in_`; undefined after plain texts, which have no columns."""
+        return len(self.feature_names_in_)
+
+    def set_output(self, *, transform: Literal["default", "pandas", "polars"] | None = None) -> Self:
+        """Return the model as it is: scikit-learn's setting is about `transform`, which models do not have.
+
+        For frames of predictions there is `predict_frame`.
+        """
+        if transform not in (None, "default", "pandas", "polars"):
+            raise TreelabelError(f"transform is {transform!r}, expected 'default', 'pandas', 'polars' or None")
+        return self
 
     def set_fit_request(self, **requests: bool | str | None) -> Self:
         """Say which of sample_weight, groups and the like scikit-learn's metadata routing passes on to `fit`.
