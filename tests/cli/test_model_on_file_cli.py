@@ -231,3 +231,47 @@ def test_summaries_can_be_json(folder: Path, model: Path, run: Run, tmp_path: Pa
     )
     assert fitted["documents"] == 200
     assert fitted["evidence"]["documents"] > 0
+
+
+def test_no_option_is_needed_for_cp1252(folder: Path, tmp_path: Path, run: Run) -> None:
+    reading = ["--labels", "kingdom,kind"]
+    code, _, told = run("inspect", folder / "train.csv", *reading)
+    assert code == 0
+    assert "train.csv: is not UTF-8, and was read as cp1252 (200 characters beyond ASCII, such as 'für')" in told
+    assert "--encoding overrides" in told
+    code, _, told = run("fit", folder / "train.csv", "-o", tmp_path / "model", "--model", "most_frequent", *reading)
+    assert code == 0
+    assert "read as cp1252" in told
+    assert load_model(tmp_path / "model").reading_["encoding"] == "cp1252"
+    # The model remembers it, so nothing is said.
+    code, _, told = run("predict", tmp_path / "model", folder / "test.csv", "-o", tmp_path / "p.csv", "--keep-columns")
+    assert code == 0
+    assert "cp1252" not in told
+    assert "für" in (tmp_path / "p.csv").read_text(encoding="utf-8")
+
+
+def test_files_of_a_command_may_be_encoded_differently(folder: Path, tmp_path: Path, run: Run) -> None:
+    in_utf8 = write_rows(tmp_path / "train.csv", 0, 100, "utf-8")
+    reading = ["--labels", "kingdom,kind"]
+    assert run("fit", in_utf8, "-o", tmp_path / "model", "--model", "most_frequent", *reading).code == 0
+    code, _, told = run(
+        *("update", tmp_path / "model", folder / "test.csv", "-o", tmp_path / "newer"),
+        *("--train", in_utf8, "--save-train", tmp_path / "all.jsonl"),
+    )
+    assert code == 0, told
+    assert "test.csv: is not UTF-8, and was read as cp1252" in told
+    assert (tmp_path / "all.jsonl").read_text(encoding="utf-8").count("für") == 160
+    # Read as one, both must have one encoding.
+    code, _, told = run("inspect", folder / "test.csv", "--train", in_utf8, *reading)
+    assert code == 2
+    assert "name its encoding (--encoding cp1252" in told
+
+
+def test_what_is_not_clearly_cp1252_is_refused_with_the_option(tmp_path: Path, run: Run) -> None:
+    rows = "".join(f"{text},{label}\n" for text, label in [("Привет как дела", "x"), ("Хорошо", "y")] * 5)
+    file = tmp_path / "d.csv"
+    file.write_bytes(f"text,label\n{rows}".encode("cp1251"))
+    ended = run("inspect", file)
+    assert ended.code == 2
+    assert "is not utf-8; save the file as UTF-8, or name its encoding" in ended.err
+    assert run("inspect", file, "--encoding", "cp1251").code == 0

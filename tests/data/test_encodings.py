@@ -15,7 +15,7 @@ from tests.helpers import put, read_text
 from tests.strategies import examples
 from treelabel import Dataset, Hierarchy, TreelabelError, read, read_taxonomy
 from treelabel.core import encodings
-from treelabel.core.encodings import encoding_of
+from treelabel.core.encodings import encoding_of, western_text
 from treelabel.core.inputs import UndecodableLine, open_input, text_lines
 from treelabel.core.limits import Limits
 from treelabel.data import SkippedRowsWarning
@@ -241,3 +241,53 @@ def test_the_first_line_may_tell_the_delimiter(tmp_path: Path, first: str) -> No
     assert list(data.texts) == ["a, b"]
     with pytest.raises(TreelabelError, match=r"d\.csv:4: 3 fields"):
         read_text(tmp_path, "d.csv", first + "text;label\na;A\na;b;c\n")
+
+
+WESTERN = {
+    "German": "Die Größe für schöne Bücher, Müller’s Straße – 5 € „Ärger“",
+    "French": "L’été où j’étais à Nîmes, ça coûte cher : naïf, cœur",
+    "Spanish": "¿Dónde está el niño? mañana, acción, pingüino",
+    "Portuguese": "não, coração, você, à ação, português, último",
+    "Italian": "perché, città, più, così, è",
+    "Danish": "rød grød med fløde på æble ål",
+    "Swedish": "räksmörgås på ön, kött",
+    "Dutch": "ideeën, coëfficiënt, één, reünie",
+    "English": "“It’s a café” – naïve… résumé",
+}
+OTHER_CODE_PAGES = {
+    "cp1251": "Привет, как дела? Хорошо",
+    "koi8-r": "Привет, как дела? Хорошо",
+    "cp1250": "Příliš žluťoučký kůň; řeka, číslo, děti, mít",
+    "iso8859-2": "Zażółć gęślą jaźń, łódź",
+    "cp1253": "Καλημέρα κόσμε",
+    "cp1254": "Işık, şeker, güneş, çocuk, ağaç, öğrenci",
+    "cp1255": "שלום עולם",
+    "cp1257": "Žąsis, šuo, ėjo, ūkis",
+    "shift-jis": "日本語のテキスト,ラベル",
+    "gbk": "中文文本，标签",
+    "cp949": "한국어 텍스트",
+    "big5": "中文文本標籤",
+}
+
+
+@pytest.mark.parametrize("language", WESTERN)
+def test_cp1252_is_told_by_clear_evidence_only(language: str) -> None:
+    text = WESTERN[language]
+    assert western_text(text.encode("cp1252")) is not None
+    # The same text in UTF-8, DOS and Mac encodings, damaged, and beside UTF-8.
+    for encoding in ("utf-8", "cp437", "cp850", "mac-roman"):
+        assert western_text(text.encode(encoding, "ignore")) is None, encoding
+    assert western_text(text.encode("cp1252") + b"\x81") is None
+    assert western_text(text.encode("cp1252") + b"\0") is None
+    assert western_text(text.encode("cp1252") + " für".encode()) is None
+
+
+@pytest.mark.parametrize("encoding", OTHER_CODE_PAGES)
+def test_other_code_pages_are_not_taken_for_cp1252(encoding: str) -> None:
+    assert western_text(OTHER_CODE_PAGES[encoding].encode(encoding, "ignore")) is None
+
+
+def test_little_evidence_is_none() -> None:
+    assert western_text("ein schöner Tag, für".encode("cp1252")) is None
+    assert western_text("ein schöner Tag, für dich, über".encode("cp1252")) is not None
+    assert western_text(b"plain") is None

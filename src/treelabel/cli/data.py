@@ -95,7 +95,7 @@ def inspect(
     elif is_taxonomy:
         from treelabel.data.taxonomy.taxonomy_files import read_with_summary
 
-        hierarchy, form = read_with_summary(file, _taxonomy_options(read))
+        hierarchy, form = read_with_summary(file, _taxonomy_options(read.for_files(file)))
         values, rows = _taxonomy_summary(hierarchy)
         _print({"read_as": form, **values}, [("read as", form), *rows], json)
     else:
@@ -113,6 +113,7 @@ def _inspect_documents(
     from treelabel.data.io.format import ReadOptions
     from treelabel.data.write import write
 
+    read = read.for_files(file, train)
     # Labels that training does not have are findings.
     data, training = read.read_with(file, train, widen=True)
     described, findings = data.describe(training), find_problems(data, training)
@@ -330,7 +331,7 @@ def _convert_taxonomy(
     from treelabel.core.atomic_output import open_output
     from treelabel.data.taxonomy.taxonomy_files import read_with_summary, write_taxonomy
 
-    hierarchy, _ = read_with_summary(source, _taxonomy_options(read))
+    hierarchy, _ = read_with_summary(source, _taxonomy_options(read.for_files(source)))
     if unfold:
         hierarchy = hierarchy.unfold().new
     if cut is not None:

@@ -49,7 +49,7 @@ def drift(
     from treelabel.operations.drift import DriftMeter
 
     loaded = load_model(model, require_signature)
-    options = read.like(loaded, texts).options(need_labels=False)
+    options = read.like(loaded).for_files(texts).options(need_labels=False)
     if options.pop("taxonomy") is not None:
         raise TreelabelError("--taxonomy cannot be given here: the model knows its hierarchy")
     file, h = DataFile.of(texts, **options), loaded.hierarchy_

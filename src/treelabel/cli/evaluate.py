@@ -130,7 +130,7 @@ def _judge(truth: Path, predictions: Path, read: o.ReadArguments, train: Path | 
     from treelabel.scores.score_files import is_score_file
     from treelabel.scores.stream import ScoreFile
 
-    options = read.options(need_text=False)
+    options = read.for_files(truth, train).options(need_text=False)
     taxonomy = options.pop("taxonomy")
     files = [DataFile.of(file, **options) for file in (truth, train) if file is not None]
     (data, *learned), hierarchy, is_of_labels = with_hierarchy(files, taxonomy)
@@ -161,8 +161,8 @@ def _judge_model(
     model = load_model(folder, require_signature)
     if read.taxonomy is not None:
         raise TreelabelError("--taxonomy cannot be given here: the model knows its hierarchy")
-    read = read.like(model, test)
-    options = read.options()
+    read = read.like(model)
+    options = read.for_files(test).options()
     del options["taxonomy"]
     data = DataFile.of(test, **options)
     h = with_unseen_labels(model.hierarchy_, data, read.sep)
@@ -170,7 +170,9 @@ def _judge_model(
     counted.closed = spread_counts(np.asarray(model.profile_.frequencies), model.hierarchy_, h)
     counted.stated = counted.closed
     if train is not None:
-        counted = Survey.of(h, lambda: DataFile.of(train, **options).batches(h))
+        of_train = read.for_files(train).options()
+        del of_train["taxonomy"]
+        counted = Survey.of(h, lambda: DataFile.of(train, **of_train).batches(h))
     question = Question(rule=model.default_rule if rule is None else rule, **asked)
     system: Opened = lambda: answers(model, data.batches(h), rule)  # noqa: E731  a name for the type checker
     return judge_files(h, lambda: data.batches(h), system, question, counted, str(folder))

@@ -147,7 +147,7 @@ def read_judged(
     files = [path for path in systems if path not in models]
     if models:
         data = _read_for_models(truth, models, read)
-        training = None if train is None else read.like(next(iter(models.values())), train).read(train)
+        training = None if train is None else read.like(next(iter(models.values()))).read(train)
         h = hierarchy_with_systems(data.hierarchy, True, files, read)
     else:
         data, training = read.read_with(truth, train, need_text=False)
@@ -169,7 +169,7 @@ def _read_for_models(truth: Path, models: "dict[Path, Model]", read: o.ReadArgum
     from treelabel.hierarchy.union import join_hierarchies
 
     first, *_ = models.values()
-    read = read.like(first, truth)
+    read = read.like(first).for_files(truth)
     h = first.hierarchy_
     for path, model in models.items():
         h = join_hierarchies(h, model.hierarchy_, str(path))

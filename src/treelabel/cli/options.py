@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import Field, asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -106,7 +106,9 @@ class ReadArguments:
     format: Annotated[str | None, typer.Option(help="Format of the input (default: by its ending).")] = None
     encoding: Annotated[
         str | None,
-        typer.Option(help="Encoding of text without a byte order mark (default: utf-8), such as cp1252 (old Windows)."),
+        typer.Option(
+            help="Encoding of text without a byte order mark (default: utf-8, or cp1252 if it clearly is that)."
+        ),
     ] = None
     sheet: Annotated[str | None, typer.Option(help="Sheet of an .xlsx file: name or number (default: the first).")] = (
         None
@@ -122,23 +124,35 @@ class ReadArguments:
             "nesting, digits, labels or columns; =none lifts it, --limit none all."
         ),
     ] = None
-    # Not an option: the columns that a model's training data had.
-    usual: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def like(self, model: "Model", file: Path) -> "ReadArguments":
+    def like(self, model: "Model") -> "ModelReadArguments":
         """Read as the training data of a model were read, as far as nothing else is asked for, and the file has it."""
-        from treelabel.core.inputs import is_utf8
-
         reading = dict(model.reading_)
         usual: dict[str, Sequence[str]] = {
             name: reading.pop(name) for name in ("text", "labels", "id") if name in reading
         }
-        if self.encoding is None and "encoding" in reading and is_utf8(file):
-            print_note(f"{file}: is UTF-8, not {reading.pop('encoding')} as the training data of the model")
-        unasked = {name: value for name, value in reading.items() if getattr(self, name) is None}
+        encoding = reading.pop("encoding", None)
         # Of another format, what was said of one does not hold.
-        unasked.pop("format", None)
-        return replace(self, **unasked, usual=usual)
+        reading.pop("format", None)
+        asked = {entry.name: getattr(self, entry.name) for entry in fields(ReadArguments)}
+        unasked = {name: value for name, value in reading.items() if asked[name] is None}
+        return ModelReadArguments(**{**asked, **unasked}, usual=usual, usual_encoding=encoding)
+
+    def for_files(self, *files: Path | None) -> "ReadArguments":
+        """Read files that are clearly cp1252 as such, and say so, where no encoding is asked for and none is UTF-8."""
+        from treelabel.core.encodings import WESTERN
+        from treelabel.core.inputs import is_utf8, western_file
+
+        if self.encoding is not None:
+            return self
+        western = {file: text for file in files if file is not None and (text := western_file(file)) is not None}
+        if not western or any(file is not None and is_utf8(file) for file in files):
+            return self
+        for file, text in western.items():
+            shown = f", such as {quote(text.words[0])}" if text.words else ""
+            characters = f"{text.characters:,} characters beyond ASCII{shown}"
+            print_note(f"{file}: is not UTF-8, and was read as {WESTERN} ({characters}); --encoding overrides")
+        return replace(self, encoding=WESTERN)
 
     @property
     def limits(self) -> "Limits":
@@ -151,7 +165,7 @@ class ReadArguments:
         """Read a data file with these options, and what `options` takes."""
         from treelabel.data.read import read
 
-        return read(path, **self.options(**needs))
+        return read(path, **self.for_files(path).options(**needs))
 
     def read_under(self, path: Path, hierarchy: "Hierarchy") -> "Dataset":
         """Read labels under the hierarchy of scores; with labels that it does not have, under one of its own."""
@@ -174,7 +188,7 @@ class ReadArguments:
 
         if train is None:
             return self.read(path, need_text=need_text), None
-        data, training = read_together([path, train], widen=widen, **self.options(need_text))
+        data, training = read_together([path, train], widen=widen, **self.for_files(path, train).options(need_text))
         return data, training
 
     def read_batches(
@@ -183,7 +197,7 @@ class ReadArguments:
         """Read the texts of a data file a batch at a time; whether there are labels makes no difference."""
         from treelabel.data.data_file import read_batches
 
-        options = self.options(need_labels=False, taxonomy=hierarchy)
+        options = self.for_files(path).options(need_labels=False, taxonomy=hierarchy)
         del options["taxonomy"]
         return read_batches(path, hierarchy, size, first, columns, title, **options)
 
@@ -209,9 +223,29 @@ class ReadArguments:
         return options
 
 
-def read_options() -> "list[Field[Any]]":
-    """Return the fields of `ReadArguments` that are options."""
-    return [entry for entry in fields(ReadArguments) if entry.name != "usual"]
+@dataclass(frozen=True)
+class ModelReadArguments(ReadArguments):
+    """Options of reading a file as the training data of a model were read: with their columns and encoding."""
+
+    usual: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    usual_encoding: str | None = None
+
+    def for_files(self, *files: Path | None) -> "ReadArguments":
+        """Read files as the training data were encoded, unless one of them is UTF-8; see `ReadArguments.for_files`."""
+        from treelabel.core.inputs import is_utf8
+
+        if self.encoding is not None or self.usual_encoding is None:
+            return super().for_files(*files)
+        in_utf8 = [file for file in files if file is not None and is_utf8(file)]
+        for file in in_utf8:
+            print_note(f"{file}: is UTF-8, not {self.usual_encoding} as the training data of the model")
+        return self if in_utf8 else replace(self, encoding=self.usual_encoding)
+
+    def options(self, *needs: Any, **further: Any) -> dict[str, Any]:
+        """Return the options of `read`, checked: see `ReadArguments.options`."""
+        options = super().options(*needs, **further)
+        del options["usual_encoding"]
+        return options
 
 
 def with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -226,7 +260,7 @@ def with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
         inspect.Parameter(
             entry.name, inspect.Parameter.KEYWORD_ONLY, default=entry.default, annotation=option_hints[entry.name]
         )
-        for entry in read_options()
+        for entry in fields(ReadArguments)
         if entry.name not in hints
     ]
 

@@ -62,7 +62,7 @@ def score(
     o.check_output(output, force or resume, texts)
     name = output_format(output, to_format, SCORES, "scores")
     loaded = load_model(model, require_signature)
-    job = Job(loaded, model, texts, read.like(loaded, texts), output, name, resume, {"top": top})
+    job = Job(loaded, model, texts, read.like(loaded), output, name, resume, {"top": top})
     job.check()
     summary, empty = score_file(job, top)
     also = f"; {_texts(empty)} scored by what labels are usual" if empty else ""
@@ -158,7 +158,7 @@ def predict(
     options |= asdict(form)
     how = {"can_grow": entry.encoder is not None, "has_objects": "objects" in entry.holds}
     how["with_texts"] = suggested is not None
-    job = Job(loaded, model, texts, read.like(loaded, texts), target, name, resume, options, **how)
+    job = Job(loaded, model, texts, read.like(loaded), target, name, resume, options, **how)
     job.check()
     written = predict_file(job, form, rule, settings)
     notes = [f"{written.rows:,} documents by {written.rule}"]

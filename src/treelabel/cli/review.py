@@ -84,7 +84,7 @@ def _queue(
 
     loaded = load_model(model, require_signature)
     h, sep = loaded.hierarchy_, read.label_sep or LABEL_SEPARATOR
-    data = read.like(loaded, texts).read(texts, taxonomy=h, need_labels=False)
+    data = read.like(loaded).read(texts, taxonomy=h, need_labels=False)
     result = look(loaded, data, precision, alternatives)
     paths = decode(h, result.suggestions, paths=True)
     rows = [
@@ -142,7 +142,7 @@ def _apply(
     hierarchy = None if read.taxonomy is None else read_taxonomy(read.taxonomy, root=read.root)
     if model is not None:
         hierarchy = load_model(model, require_signature).hierarchy_
-    asked = read.options()
+    asked = read.for_files(queue).options()
     options = ReadOptions(asked["encoding"], asked["delimiter"], quotes=asked["quotes"], limits=read.limits)
     result = read_queue(queue, hierarchy, accepted, read.label_sep or LABEL_SEPARATOR, options)
     counts = (

@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -145,7 +145,7 @@ def _fit_command(train: Path, read: o.ReadArguments, best: "Candidate", seed: in
     for name, text in best.written.items():
         words += ["--set", f"{name}={text}"]
     words += [] if seed == 0 else ["--seed", str(seed)]
-    for entry in o.read_options():
+    for entry in fields(o.ReadArguments):
         value = getattr(read, entry.name)
         option = f"--{entry.name.replace('_', '-')}"
         if isinstance(value, bool):

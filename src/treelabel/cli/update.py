@@ -95,7 +95,7 @@ def update(
         o.check_output(written, force, new, *files, compare, moves, read.taxonomy)
     _check_train(files, save_train, forget)
     loaded = load_model(model, require_signature)
-    read = read.like(loaded, files[0] if new is None and files else new or Path("-"))
+    read = read.like(loaded)
     path, data = _new_data(loaded, new, read, moves, add_labels)
     known = [_original(file, path, read) for file in files]
     made = update_model(loaded, data, moves=path, train=known or None, forget=forget)

@@ -1,6 +1,9 @@
 """Encodings of text files: told by their first bytes, and read as UTF-8 whatever they are."""
 
 import codecs
+import re
+from collections import Counter
+from dataclasses import dataclass
 from io import BufferedReader, RawIOBase
 from typing import IO, Any, cast
 
@@ -21,6 +24,27 @@ PIECE = 1 << 18
 # What stands for bytes that mean nothing: encoded, it is no UTF-8, so that its line is refused as any other wrong one.
 MEANINGLESS = "\udcff"
 ON_ERROR = "treelabel:meaningless"
+
+WESTERN = "cp1252"
+# The letters beyond ASCII of languages that are written in cp1252. Other code pages give the same bytes other letters,
+# which as cp1252 look like a mixture of these languages, or like none.
+ALPHABETS = (
+    "äöüßéèàáêôñç",
+    "àâçéèêëîïôöûùüÿœæñ",
+    "áéíóúüñªºç",
+    "áâãàçéêíóôõúüªº",
+    "àèéìíîòóùúªº",
+    "æøåéèêóòâäöü",
+    "åäöéèüáàšž",
+    "ëïéèêöüáóíúàâç",
+    "àçèéíïòóúü",
+)
+# Marks beyond ASCII that stand in plain text, and those of them that may stand between two letters.
+MARKS_IN_TEXT = "‘’“”„‚‹›«»–—…•·°§€£¥©®™±×½¼¾²³µ¿¡\u00a0\u00ad"
+MARKS_IN_WORDS = "’–—…·°\u00a0\u00ad"
+# How many characters beyond ASCII are evidence, and how rare a letter is that says nothing of the language.
+LEAST_EVIDENCE, RARE_LETTER = 3, 0.02
+WORD = re.compile(r"[^\W\d_]+")
 
 codecs.register_error(ON_ERROR, lambda error: (MEANINGLESS, cast("UnicodeDecodeError", error).end))
 
@@ -66,6 +90,56 @@ def _by_nulls(head: bytes) -> str | None:
     if second >= MOST_ARE_NUL and first <= FEW_ARE_NUL:
         return "utf-16-le"
     return "utf-16-be" if first >= MOST_ARE_NUL and second <= FEW_ARE_NUL else None
+
+
+@dataclass(frozen=True)
+class WesternText:
+    """Text in cp1252: how many characters beyond ASCII it has, and some of the words that have them."""
+
+    characters: int
+    words: tuple[str, ...]
+
+
+def western_text(data: bytes) -> WesternText | None:
+    r"""Tell whether bytes that are no UTF-8 are clearly text of a Western European language in cp1252.
+
+    They are if nothing in them is UTF-8 beyond ASCII or a control character, all characters beyond ASCII are letters of
+    one language or marks of plain text, letters stand among ASCII letters, and marks not within words. What is written
+    in other code pages (Cyrillic, Greek, Central European, DOS, East Asian) fails one of these.
+
+    Parameters
+    ----------
+    data : bytes
+        The beginning of a file; what is cut off at its end does no harm.
+
+    Returns
+    -------
+    WesternText or None
+        None where the evidence is not clear, and for UTF-8.
+
+    >>> western_text("für Größe, schön".encode("cp1252"))
+    WesternText(characters=4, words=('für', 'Größe', 'schön'))
+    >>> western_text("für Größe, schön".encode()), western_text("привет, как дела".encode("cp1251"))
+    (None, None)
+    """
+    if data.isascii() or re.search(rb"[\x00-\x08\x0e-\x1f\x7f\x81\x8d\x8f\x90\x9d]", data):
+        return None
+    # A lead byte of UTF-8 with all that must follow it.
+    if re.search(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}", data):
+        return None
+    text = data.decode(WESTERN)
+    words = [word for word in WORD.findall(text) if not word.isascii()]
+    letters = Counter(letter for word in words for letter in word.lower() if not letter.isascii())
+    marks = [mark for mark in re.findall(r"[^\x00-\x7f]", text) if not WORD.match(mark)]
+    count = letters.total() + len(marks)
+    usual = {letter for letter, times in letters.items() if times > RARE_LETTER * letters.total()}
+    is_language = any(usual <= set(alphabet) for alphabet in ALPHABETS)
+    is_among_ascii = not any(re.search(r"[^\x00-\x7f]{3}", word) for word in words)
+    are_usual_marks = set(marks) <= set(MARKS_IN_TEXT)
+    within_words = re.search(rf"[^\W\d_](?![{MARKS_IN_WORDS}])[^\x00-\x7f\w][^\W\d_]", text)
+    if count < LEAST_EVIDENCE or not (is_language and is_among_ascii and are_usual_marks) or within_words:
+        return None
+    return WesternText(count, tuple(dict.fromkeys(words))[:3])
 
 
 def is_known(encoding: str) -> bool:

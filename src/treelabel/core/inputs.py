@@ -16,7 +16,7 @@ from typing import IO, Any, cast
 
 import pyarrow as pa
 
-from treelabel.core.encodings import AsUtf8, encoding_of, is_known, is_like_ascii, peekable
+from treelabel.core.encodings import AsUtf8, WesternText, encoding_of, is_known, is_like_ascii, peekable, western_text
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.limits import DEFAULT_LIMITS, Limits
 from treelabel.core.registry import did_you_mean
@@ -29,8 +29,8 @@ MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 BUFFER = 1 << 18
-# How much of a file is looked at to tell whether it is UTF-8.
-HEAD_BYTES = 1 << 18
+# How much of a file is looked at to tell whether it is UTF-8: its first letters beyond ASCII may stand far behind.
+HEAD_BYTES = 1 << 24
 # Lines come in pieces of at most this size, so that a line is found to be too long before it is in memory.
 PIECE = 1 << 20
 NEWLINE, RETURN = b"\n"[0], b"\r"[0]
@@ -54,15 +54,31 @@ def is_utf8(path: Path) -> bool:
 
     Standard input, whose beginning cannot be read twice, is taken as it comes.
     """
+    head = _read_head(path)
+    return not head.isascii() and _is_utf8(head)
+
+
+def western_file(path: Path) -> WesternText | None:
+    """Tell whether a file is no UTF-8, but clearly text in cp1252: see `western_text`."""
+    head = _read_head(path)
+    if head.isascii() or _is_utf8(head) or encoding_of(head) != "utf-8":
+        return None
+    return western_text(head)
+
+
+def _read_head(path: Path) -> bytes:
     if path == STANDARD or not path.is_file():
-        return False
+        return b""
     with open_input(path) as stream:
-        head = stream.read(HEAD_BYTES)
+        return stream.read(HEAD_BYTES)
+
+
+def _is_utf8(head: bytes) -> bool:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
         return False
-    return not head.isascii()
+    return True
 
 
 def existing_file(path: str | Path) -> Path:
