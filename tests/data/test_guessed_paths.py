@@ -86,7 +86,8 @@ def test_inspect_says_how_a_taxonomy_is_read(tmp_path: Path, run: Run) -> None:
     noted = run("inspect", file)
     assert (noted.code, "taxonomy.csv: is not UTF-8, and was read as cp1252" in noted.err) == (0, True)
     ended = run("inspect", file, "--encoding", "cp1252")
-    assert "parents in the column 'Parent ID', which are called by 'ID', names in 'Name'" in ended.out
+    told = " ".join(ended.out.split())
+    assert "parents in the column 'Parent ID', which are called by 'ID', names in 'Name'" in told
     assert run("convert", file, tmp_path / "out.taxonomy.tsv", "--encoding", "cp1252").code == 0
     assert (tmp_path / "out.taxonomy.tsv").read_text(encoding="utf-8") == "Root\tCrème\nCrème\tBrûlée\n"
     data = put(tmp_path, "d.csv", "text,label\nx,Brûlée\n".encode("cp1252"))

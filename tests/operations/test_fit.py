@@ -12,8 +12,22 @@ from sklearn.preprocessing import MultiLabelBinarizer
 
 from tests.core.test_frames import KINDS
 from tests.data.test_dataset_frames import PATHS, columns
+from tests.encoders.test_encoders import has_minilm
 from tests.helpers import Run
-from treelabel import PRESETS, Dataset, Hierarchy, TreelabelError, fit, load_model, make_model, scorer
+from treelabel import (
+    PRESETS,
+    Dataset,
+    Hierarchy,
+    TreelabelError,
+    evaluate,
+    fit,
+    load_model,
+    load_sample,
+    make_model,
+    scorer,
+    write,
+)
+from treelabel.data import cut
 from treelabel.models.base import Model
 from treelabel.operations import fit as fitting
 from treelabel.operations.fit import PresetWarning, describe_presets, make_preset
@@ -73,6 +87,29 @@ def test_the_best_preset_is_a_stack_or_says_what_is_taken_instead(monkeypatch: p
     monkeypatch.setattr(fitting, "default_encoder_name", none_installed)
     with pytest.warns(PresetWarning, match="so that balanced is taken instead: no encoder is installed; get one"):
         assert make_preset("best").name == "linear"
+
+
+@has_minilm
+@pytest.mark.slow
+def test_the_best_preset_learns_with_the_encoder_that_is_installed(tmp_path: Any, run: Run) -> None:
+    sample = cut(load_sample(), 1)
+    rows = np.random.default_rng(0).permutation(len(sample))
+    train, test = sample[rows[:150]], sample[rows[150:350]]
+    write(train, tmp_path / "train.csv")
+    ended = run("fit", tmp_path / "train.csv", "-o", tmp_path / "model", "--preset", "best")
+    assert ended.code == 0, ended.err
+    assert "model: stack, 150 documents" in ended.out
+    assert "encoder: minilm, the best that is installed" in ended.err
+    best = load_model(tmp_path / "model")
+    balanced = fit(train, preset="balanced")
+    accuracy = {
+        model.name: evaluate(test, scores=model.score(test), rule="best_leaf", metrics=["leaf_accuracy"])[
+            "leaf_accuracy"
+        ]
+        for model in (best, balanced)
+    }
+    # With few texts, what an encoder knows of words counts for much.
+    assert accuracy["stack"] > accuracy["linear"] + 0.05
 
 
 def test_models_are_taken_by_name_or_as_they_are() -> None:
