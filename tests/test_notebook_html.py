@@ -92,3 +92,12 @@ def test_a_fitted_model_shows_how_its_data_were_read(data: Dataset) -> None:
     model.reading_ = {"text": ["title", "body"], "sep": "/"}
     texts = shown(model._repr_html_())
     assert [text for text in texts if " = " in text] == ["text = title, body", "sep = /"]
+
+
+def test_a_result_is_resampled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = evaluate([["a1"], ["a2"]], [["a1"], ["a1"]], hierarchy=Hierarchy.from_paths(["a > a1", "a > a2"]))
+    calls: list[int] = []
+    intervals = type(result).intervals
+    monkeypatch.setattr(type(result), "intervals", lambda self: calls.append(1) or intervals(self))
+    assert result._repr_html_() == result._repr_html_()
+    assert len(calls) == 1

@@ -21,6 +21,7 @@ from tests.models.test_models import SETS
 from treelabel import Scores, load_model, make_model
 from treelabel.core import inputs
 from treelabel.core.append import AppendFile
+from treelabel.data.io.cells import file_may_hold_formulas
 
 TEXTS = list(SETS["leaf"].texts)
 ROWS = "id,text,price\nx,the cat meows softly,1.50\ny,  ,2\nz,=the dog barks,-3\n"
@@ -85,6 +86,34 @@ def test_a_table_stands_beside_the_columns_of_the_input(model: Path, new: Path, 
     raw = run("predict", model, new, "-o", target, "--keep-columns", "--raw", "--force")
     assert raw.code == 0, raw.err
     assert table(target.read_text())[2]["text"] == "=the dog barks"
+
+
+def test_no_column_counts_escapes_where_there_are_none(model: Path, tmp_path: Path, run: Run) -> None:
+    file = put(tmp_path, "new.csv", "text,price\r\nthe cat - my cat - meows,-3\r\nthe dog barks,\r\n")
+    assert run("predict", model, file, "-o", tmp_path / "p.csv", "--keep-columns").code == 0
+    assert "treelabel:escaped" not in (tmp_path / "p.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "may"),
+    [
+        ("a,b\nx,-3\ny,+3.5\n", False),
+        ("a,b\r\nx,\r\n", False),
+        ("a,b\nwell-known - thing,x@y\n", False),
+        ("a,b\n=1+1,2\n", True),
+        ('a,b\n"=1",2\n', True),
+        ("a,b\n'=1,2\n", True),
+        ("a,b\nx, @y\n", True),
+        ("a,b\n-3 degrees,2\n", True),
+        ("a,b\n\tx,2\n", True),
+        ('{"text": "x", "n": -3}\n', False),
+        ('{"text": "\\tx"}\n', True),
+        ("a\0", True),
+    ],
+)
+def test_formulas_are_looked_for_in_the_bytes_of_a_file(tmp_path: Path, content: str, may: bool) -> None:
+    assert file_may_hold_formulas(put(tmp_path, "d.csv", content)) is may
+    assert file_may_hold_formulas(put(tmp_path, "d.parquet", content)) is True
 
 
 def test_columns_of_predictions_give_way_to_those_of_the_input(model: Path, tmp_path: Path, run: Run) -> None:

@@ -233,6 +233,14 @@ def test_summaries_can_be_json(folder: Path, model: Path, run: Run, tmp_path: Pa
     assert fitted["evidence"]["documents"] > 0
 
 
+def test_models_are_compared_by_the_frequencies_that_they_counted(folder: Path, model: Path, run: Run) -> None:
+    compared = ["compare", model, folder / "usual", folder / "test.csv", "--resamples", "9"]
+    alone, with_file = run(*compared), run(*compared, "--train", folder / "train.csv")
+    assert alone.code == with_file.code == 0
+    assert "macro-F1 by frequency in training" in alone.out
+    assert alone.out == with_file.out
+
+
 def test_no_option_is_needed_for_cp1252(folder: Path, tmp_path: Path, run: Run) -> None:
     reading = ["--labels", "kingdom,kind"]
     code, _, told = run("inspect", folder / "train.csv", *reading)

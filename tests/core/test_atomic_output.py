@@ -462,10 +462,13 @@ def test_a_stopped_fit_never_replaces_a_model(tmp_path: Path, model: str, module
         assert "terminated; every file is whole, or as it was" in new.stderr
         assert not (tmp_path / "new").exists()
     else:
-        # Announced in the help, and said.
         assert "stays as it is" in ended.stderr
-        assert new.returncode == 0, new.stderr
-        assert "learning was stopped before its end, and the best so far was kept" in new.stdout
+        assert new.returncode == 130, new.stderr
+        assert "nothing was written (--keep-unfinished writes the best so far)" in new.stderr
+        assert not (tmp_path / "new").exists()
+        asked = fit("new", "--keep-unfinished")
+        assert asked.returncode == 130, asked.stderr
+        assert "learning was stopped before its end, and the best so far was kept" in asked.stdout
         assert load_model(tmp_path / "new").name == model
     assert not [name for name in names(tmp_path) if name.startswith(PREFIX)]
 

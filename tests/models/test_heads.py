@@ -27,6 +27,7 @@ from treelabel.models.linear.heads import HEADS, fit_head
 from treelabel.models.linear.vector_blocks import BLOCK, add_multiples, add_products
 from treelabel.models.linear.vector_instructions import LANES
 from treelabel.models.model_inputs import training_of
+from treelabel.models.profile import replace_rows
 from treelabel.selection import feature_choice
 from treelabel.text import NgramShape, Tfidf
 
@@ -553,3 +554,36 @@ def test_the_most_frequent_labels_are_those_of_heavy_documents() -> None:
     model = make_model("most_frequent", hierarchy=TREE).fit(["a", "b"], ["cat", "cake"], sample_weight=[3, 1])
     names = dict(zip(TREE.names, model.score(["c"]).dense()[0].tolist(), strict=True))
     assert (names["cat"], names["cake"], names["soup"]) == (0.75, 0.25, 0.0)
+
+
+# Texts without a known word
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_text_without_known_words_gets_the_shares_of_training(several: bool) -> None:
+    tree = Hierarchy.from_paths(["A > a", "A > b", "B > c"])
+    leaves = [["a"], ["a"], ["b"], ["a", "c"] if several else ["c"]] * 20
+    texts = [" ".join(f"word{label} more{label}" for label in row) for row in leaves]
+    model = make_model("linear", ngram_range=(1, 1), char_ngram_range=None).fit(texts, leaves, hierarchy=tree)
+    expected = [1.0, 0.25, 0.75, 0.25, 0.25] if several else [0.75, 0.25, 0.5, 0.25, 0.25]
+    unknown = ["zzz", texts[0], "qqq xxx", ""]
+    dense = model.score(unknown).dense()
+    assert [dense[row].tolist() for row in (0, 2, 3)] == [expected] * 3
+    assert (dense[1] == model.score(texts[:1]).dense()[0]).all()
+    assert not np.allclose(dense[1], expected, atol=0.1)
+    top = model.score(unknown, top=2)
+    assert top.is_sparse
+    largest = sorted(expected, reverse=True)[:2]
+    assert sorted(top.csr()[[0]].data.tolist(), reverse=True) == largest
+    assert top.csr()[[1]].nnz <= 2
+
+
+def test_rows_are_replaced_alike_in_dense_and_sparse_scores() -> None:
+    values, prior = np.arange(12, dtype=np.float32).reshape(3, 4) / 12, np.array([0.5, 0.25, 0.125, 0.5], np.float32)
+    rows = np.array([False, True, False])
+    dense = replace_rows(values, rows, prior, None)
+    assert (dense == [values[0], prior, values[2]]).all()
+    assert (replace_rows(sparse.csr_array(values), rows, prior, 9).toarray() == dense).all()
+    some = replace_rows(sparse.csr_array(values), rows, prior, 3).toarray()
+    assert some[1].tolist() == [0.5, 0.25, 0, 0.5]
+    assert replace_rows(values, rows & False, prior, None) is values

@@ -17,7 +17,14 @@ from treelabel.cli.app import app
 from treelabel.hierarchy.label_ids import encode
 from treelabel.models.model_inputs import training_of
 from treelabel.scores import Scores
-from treelabel.selection.evidence import Evidence, HeldOut, RuleTrial, decide_by_evidence, irregular_documents
+from treelabel.selection.evidence import (
+    Evidence,
+    HeldOut,
+    RuleTrial,
+    decide_by_evidence,
+    documents_to_judge,
+    irregular_documents,
+)
 from treelabel.selection.feature_choice import AUTO, draw_sample, is_worth_it, shape_of
 from treelabel.selection.training import draw_folds, hold_out
 from treelabel.text import NgramShape, Tfidf
@@ -326,3 +333,34 @@ def test_fit_says_in_a_note_what_is_wrong_with_the_texts(tmp_path: Path) -> None
     assert ran.exit_code == 0
     assert "have a number, a date or an id for a text" in ran.stderr
     assert "no better than the most frequent labels" in ran.stdout
+
+
+# Documents without a label
+
+
+def test_documents_without_a_label_are_not_judged() -> None:
+    texts, labels = easy_texts(200)
+    settings: dict[str, Any] = {"ngram_range": (1, 1), "char_ngram_range": None, "head": "nodes"}
+    whole = make_model("linear", **settings).fit(texts, labels, hierarchy=TREE).evidence_
+    more = make_model("linear", **settings).fit([*texts, *texts[:50]], [*labels, *[[]] * 50], hierarchy=TREE)
+    assert (whole.documents, whole.unlabelled) == (200, 0)
+    assert (more.evidence_.documents, more.evidence_.unlabelled) == (200, 50)
+    # Where they counted as wrong, a fifth of the documents would be.
+    assert more.evidence_.rules[0].exact > whole.rules[0].exact - 0.1
+    assert "(200 documents, judged before they were learned; 50 without a label were not judged)" in repr(more)
+    assert len(more.profile_.confidences) == 200
+    assert "judged)" not in whole.describe("best_leaf", "single_path")
+
+
+def test_among_several_labels_none_may_be_right() -> None:
+    rows = TREE.closure([[0, 0, 1, 0, 1, 0], [0] * 6, [0] * 6, [0, 0, 0, 1, 0, 0]])
+    assert (
+        irregular_documents(TREE, rows) == "2 documents have no label, learned and judged as texts that no label fits"
+    )
+    held = HeldOut(Scores(TREE, np.full((4, 6), 0.5)), rows)
+    assert documents_to_judge(TREE, rows, held) is held
+    single = TREE.closure([[0, 0, 1, 0, 0, 0], [0] * 6])
+    judged = documents_to_judge(TREE, single, HeldOut(Scores(TREE, np.full((2, 6), 0.5)), single))
+    assert judged is not None
+    assert len(judged.scores) == 1
+    assert documents_to_judge(TREE, single, HeldOut(Scores(TREE, np.zeros((1, 6))), single[1:])) is None

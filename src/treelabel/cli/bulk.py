@@ -274,7 +274,7 @@ class GrowingWriter:
         return encoder.escaped - before
 
     def _begin(self, decided: "Decided") -> "TableEncoder":
-        from treelabel.data.io.cells import may_hold_formulas
+        from treelabel.data.io.cells import file_may_hold_formulas, may_hold_formulas
         from treelabel.data.io.format import WriteOptions
         from treelabel.data.io.registry import FORMATS
 
@@ -286,7 +286,8 @@ class GrowingWriter:
             return encoder(suggestion_options(self._job))
         if self.marked is None:
             names = pa.array(decided.scores.hierarchy.names, pa.large_string())
-            self.marked = not form.raw and (form.keep_columns or may_hold_formulas([names, decided.carried[0]]))
+            carries = form.keep_columns and file_may_hold_formulas(self._job.texts)
+            self.marked = not form.raw and (carries or may_hold_formulas([names, decided.carried[0]]))
         return encoder(WriteOptions(escape=not form.raw, mark=self.marked, resumed=self._sink.size > 0))
 
     def finish(self) -> None:

@@ -16,7 +16,7 @@ from treelabel.cli.printing import print_result, print_serious
 from treelabel.cli.process import INTERRUPTED
 from treelabel.cli.report import print_written
 from treelabel.core.child_python import child_python
-from treelabel.core.errors import TreelabelError
+from treelabel.core.errors import TreelabelError, printable
 
 if TYPE_CHECKING:
     from treelabel.data.dataset import Dataset
@@ -28,6 +28,7 @@ FEWEST_JUDGED = 30
 HELD_OUT_SHARE = 0.2
 MOST_HELD_OUT = 10_000
 FEWEST_HELD_OUT = 10
+GOES_ON = "; the same command goes on from its checkpoint"
 
 
 @o.with_read_options
@@ -59,14 +60,17 @@ def fit(
             "second model learns from the others for it, which takes as long again.",
         ),
     ] = None,
+    keep_unfinished: Annotated[
+        bool, typer.Option("--keep-unfinished", help="At Ctrl-C, write the best so far, where there is no model yet.")
+    ] = False,
     force: o.ForceOption = False,
     json: o.JsonOption = False,
 ) -> None:
     """Learn a model from texts with labels, and say how good it is on documents that it had not learned.
 
-    The first Ctrl-C ends learning early and keeps the unfinished model, unless there is one to replace, which then
-    stays; a second one gives up. Several processes or machines share the work of a neural model:
-    torchrun --nproc-per-node 2 -m treelabel fit ...
+    Ctrl-C ends learning, and nothing is written; with --keep-unfinished the best so far is, unless there is a model to
+    replace, which then stays. A second Ctrl-C gives up at once. Several processes or machines share the work of a
+    neural model: torchrun --nproc-per-node 2 -m treelabel fit ...
 
     \b
     Examples:
@@ -115,10 +119,27 @@ def fit(
             print_serious(train, data, checked)
         made.fit(data, valid=checked, max_seconds=max_seconds)
     if is_first:
+        if made.stopped_ == "interrupt":
+            _require_kept(output, keep_unfinished, bool(settings.get("checkpoint_dir")))
         is_preset = model is None and preset in (None, "balanced")
         _store(made, data, output, force, bool(settings.get("checkpoint_dir")), json, is_preset)
-    if report is not None and made.stopped_ != "interrupt":
+    if made.stopped_ == "interrupt":
+        raise typer.Exit(INTERRUPTED)
+    if report is not None:
         held_out_report(report, made, data, checked, max_seconds, is_first)
+
+
+def _require_kept(output: Path, keep_unfinished: bool, has_checkpoint: bool) -> None:
+    """End the command after an interrupt, unless the unfinished model is asked for and replaces none."""
+    more = GOES_ON if has_checkpoint else ""
+    if output.exists() and any(output.iterdir()):
+        what = f"the model in {output} stays as it is"
+    elif keep_unfinished:
+        return
+    else:
+        what = "nothing was written (--keep-unfinished writes the best so far)"
+    typer.echo(printable(f"treelabel: learning was interrupted; {what}{more}"), err=True)
+    raise typer.Exit(INTERRUPTED)
 
 
 def _store(
@@ -127,10 +148,7 @@ def _store(
     """Save a model that has learned, and tell what was found out about it."""
     from treelabel.operations.fit import describe_presets
 
-    more = "; the same command goes on from its checkpoint" if has_checkpoint else ""
-    if made.stopped_ == "interrupt" and output.exists() and any(output.iterdir()):
-        typer.echo(f"treelabel: learning was interrupted; the model in {output} stays as it is{more}", err=True)
-        raise typer.Exit(INTERRUPTED)
+    more = GOES_ON if has_checkpoint else ""
     save(made, output, force)
     described = f"{made.name}, {len(data):,} documents, {len(data.hierarchy):,} nodes, {size_of(output):.1f} MB"
     lines = [f"{output}: {described}"]

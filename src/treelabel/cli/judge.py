@@ -4,7 +4,7 @@ import re
 import shutil
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -128,6 +128,16 @@ def answers(model: "Model", batches: "Iterable[Dataset]", rule: str | None) -> "
         yield Answered(decided.scores, decided.decisions, decided.carried, True)
 
 
+class SystemsOnFile(NamedTuple):
+    """The truth and systems on the same documents, and the frequencies of labels in training, as far as known."""
+
+    truth: "Dataset"
+    training: "Dataset | None"
+    systems: dict[str, Any]
+    train_frequencies: Any
+    train_documents: int | None
+
+
 def read_judged(
     truth: Path,
     train: Path | None,
@@ -135,12 +145,14 @@ def read_judged(
     read: o.ReadArguments,
     rule: str | None = None,
     require_signature: Path | None = None,
-) -> "tuple[Dataset, Dataset | None, dict[str, Any]]":
+) -> SystemsOnFile:
     """Read the truth, training data and systems by name, all documents in the order of the truth.
 
     Scores keep their own hierarchy, which that of the truth has all nodes of. A model answers the texts of the truth.
+    Without training data, the frequencies are those that the first model counted.
     """
     from treelabel.data.transforms import under
+    from treelabel.hierarchy.union import spread_counts
     from treelabel.models.persistence.load import load_model
 
     models = {path: load_model(path, require_signature) for path in systems if is_model_folder(path)}
@@ -157,7 +169,14 @@ def read_judged(
         name: next(answers(models[path], [data], rule)) if path in models else _read_system(path, data, read)
         for name, path in system_names(systems).items()
     }
-    return data, training, judged
+    if training is not None or not models:
+        return SystemsOnFile(data, training, judged, training, None)
+    first, *_ = models.values()
+    if len(first.profile_.frequencies) != len(first.hierarchy_):
+        return SystemsOnFile(data, None, judged, None, None)
+    return SystemsOnFile(
+        data, None, judged, spread_counts(first.profile_.frequencies, first.hierarchy_, h), first.profile_.documents
+    )
 
 
 def _read_for_models(truth: Path, models: "dict[Path, Model]", read: o.ReadArguments) -> "Dataset":
@@ -255,13 +274,14 @@ def compare(
     from treelabel.evaluation.comparison import compare as judge
 
     truth, systems = truth_and_systems([truth, *systems])
-    data, training, judged = read_judged(truth, train, systems, read, rule, require_signature)
+    judged = read_judged(truth, train, systems, read, rule, require_signature)
     table = judge(
-        data,
-        judged,
+        judged.truth,
+        judged.systems,
         rule=rule,
         metrics=metric_names(metrics),
-        train_frequencies=training,
+        train_frequencies=judged.train_frequencies,
+        train_documents=judged.train_documents,
         resamples=resamples,
         seed=seed,
     )

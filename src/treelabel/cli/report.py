@@ -83,7 +83,7 @@ def report(
     else:
         chosen = _chosen_files(scores or [], files, predictions or [])
         o.check_output(output, force, truth, train, rule, *chosen)
-        shown, training, systems = read_judged(truth, train, chosen, read, rule, require_signature)  # type: ignore[assignment]
+        shown, training, systems, *_ = read_judged(truth, train, chosen, read, rule, require_signature)  # type: ignore[assignment]
     has_texts = not no_texts and any(shown.texts)
     about: dict[str, Any] = {
         "title": title,

@@ -99,8 +99,8 @@ def update(
     path, data = _new_data(loaded, new, read, moves, add_labels)
     known = [_original(file, path, read) for file in files]
     made = update_model(loaded, data, moves=path, train=known or None, forget=forget)
-    if getattr(made, "stopped_", None) == "interrupt" and output.exists() and any(output.iterdir()):
-        typer.echo(f"treelabel: learning was interrupted; the model in {output} stays as it is", err=True)
+    if getattr(made, "stopped_", None) == "interrupt":
+        typer.echo("treelabel: learning was interrupted; nothing was written", err=True)
         raise typer.Exit(INTERRUPTED)
     compared, judged = None, ""
     if compare is not None:

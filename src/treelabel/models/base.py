@@ -24,7 +24,14 @@ from treelabel.models.model_inputs import (
 from treelabel.models.persistence.store import save_model
 from treelabel.models.prediction import Predictor
 from treelabel.models.profile import Profile
-from treelabel.selection.evidence import HeldOut, SettingTrial, Stage, decide_by_evidence, irregular_documents
+from treelabel.selection.evidence import (
+    HeldOut,
+    SettingTrial,
+    Stage,
+    decide_by_evidence,
+    documents_to_judge,
+    irregular_documents,
+)
 
 # A model's file needs Training beside Model.
 from treelabel.selection.training import Training as Training
@@ -142,7 +149,8 @@ class Model(Predictor):
         """Choose the default rule by held-out documents, and keep what these and the training documents are like."""
         self.rule_, evidence = decide_by_evidence(train.hierarchy, train.labels, held, self._trials())
         self.evidence_ = replace(evidence, stages=tuple(self._stages()))
-        self.profile_ = Profile.of(train, held, self.default_rule, self._known_words(), getattr(self, "min_df", 1))
+        judged = documents_to_judge(train.hierarchy, train.labels, held)
+        self.profile_ = Profile.of(train, judged, self.default_rule, self._known_words(), getattr(self, "min_df", 1))
         self.irregular_documents_ = irregular_documents(train.hierarchy, train.labels)
         chance = self.evidence_.compare_with_most_frequent(self.default_rule)
         if chance:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
+from scipy import sparse
 
 from treelabel.core.array_schema import Array, Arrays, Schema
 from treelabel.core.errors import TreelabelError
@@ -19,6 +20,7 @@ from treelabel.hierarchy.label_matrices import (
     row_numbers,
     row_sizes,
 )
+from treelabel.hierarchy.labelled_texts import Regime
 from treelabel.hierarchy.moves import Moves
 from treelabel.rules.decisions import Decisions, decide
 from treelabel.scores.score_matrix import Scores
@@ -289,6 +291,49 @@ def _judge(held: HeldOut, rule: str) -> dict[str, Any]:
         "correct": hits == row_sizes(decisions.csr),
         "complete": hits == row_sizes(true),
     }
+
+
+def prior_scores(profile: Profile, hierarchy: Hierarchy, regime: Regime) -> FloatArray:
+    """Compute the share of the training documents that have each node: what is known of a text without known words.
+
+    Where documents have one path each, those without a label are not counted, so that the first level sums to 1. All
+    are 0 where a model of an older version did not count labels.
+
+    Parameters
+    ----------
+    profile : Profile
+        Counts of training documents.
+    regime : Regime
+        Of the training documents.
+
+    Returns
+    -------
+    array of float32, shape (nodes,)
+    """
+    if len(profile.frequencies) != len(hierarchy):
+        return np.zeros(len(hierarchy), np.float32)
+    has_one_path = regime != "multi_path" and hierarchy.is_tree
+    documents = profile.frequencies[hierarchy.level(1)].sum() if has_one_path else profile.documents
+    shares: FloatArray = (profile.frequencies / max(1, documents)).astype(np.float32)
+    return shares
+
+
+def replace_rows(values: FloatArray | sparse.csr_array, rows: BoolArray, by: FloatArray, top: int | None) -> Any:
+    """Put the same scores into some rows; of sparse scores, the `top` largest.
+
+    >>> replace_rows(np.zeros((2, 2)), np.array([False, True]), np.array([0.5, 0.25]), None).tolist()
+    [[0.0, 0.0], [0.5, 0.25]]
+    """
+    if not rows.any():
+        return values
+    if not sparse.issparse(values):
+        return np.where(rows[:, None], by.astype(values.dtype), values)
+    if top is not None and top < len(by):
+        by = np.where(np.isin(np.arange(len(by)), np.argsort(-by, kind="stable")[:top]), by, 0)
+    others = sparse.diags_array((~rows).astype(values.dtype)) @ values
+    result = sparse.csr_array(others + sparse.csr_array(np.outer(rows, by).astype(values.dtype)))
+    result.eliminate_zeros()
+    return result
 
 
 def unknown_words(vocabulary: Tfidf, texts: Strings, learned: int | None = None, min_df: int = 1) -> DoubleArray:

@@ -39,14 +39,10 @@ PowerOfTwoBuckets = Annotated[int, PowerOfTwo(2, 1 << 30)]
 
 
 def _parameters(maker: Any) -> dict[str, tuple[Any, Any]]:
-    """Return the type hint and the default of each parameter of a maker, and of its base's where it hands others on."""
-    own = dict(inspect.signature(maker.__init__).parameters)
+    """Return the type hint and the default of each parameter of a maker."""
     hints = get_type_hints(maker.__init__, include_extras=True)
-    inherited = {}
-    if any(each.kind is each.VAR_KEYWORD for each in own.values()):
-        inherited = _parameters(maker.__mro__[1])
-    named = {name: each for name, each in own.items() if name != "self" and each.kind is not each.VAR_KEYWORD}
-    return inherited | {name: (hints.get(name, Any), each.default) for name, each in named.items()}
+    named = list(inspect.signature(maker.__init__).parameters.items())[1:]
+    return {name: (hints.get(name, Any), each.default) for name, each in named}
 
 
 def not_fitted(message: str) -> TreelabelError:

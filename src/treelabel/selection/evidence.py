@@ -54,6 +54,13 @@ class HeldOut:
         """Join the probabilities of nodes of some documents to what is true of these."""
         return cls(Scores(data.hierarchy, probabilities), data.labels, data.groups)
 
+    def labelled(self) -> "HeldOut":
+        """Return the documents that have a label."""
+        rows = np.flatnonzero(row_sizes(self.labels))
+        if len(rows) == self.labels.shape[0]:
+            return self
+        return HeldOut(self.scores[rows], self.labels[rows], None if self.groups is None else self.groups[rows])
+
     def sample(self, seed: int = 0) -> "HeldOut":
         """Return some of the documents where all would take too long."""
         most = min(MOST_TRIED, max(FEWEST_HELD_OUT, MOST_TRIED_SCORES // max(1, len(self.scores.hierarchy))))
@@ -121,6 +128,8 @@ class Evidence(JsonRecord):
         How far each stage of learning came, of models that learn step by step.
     most_frequent : RuleTrial or None
         What the most frequent labels of training, given to every document, reach.
+    unlabelled : int
+        How many held-out documents had no label, and were not judged.
     """
 
     documents: Count = 0
@@ -128,6 +137,7 @@ class Evidence(JsonRecord):
     trials: tuple[SettingTrial, ...] = ()
     stages: tuple[Stage, ...] = ()
     most_frequent: RuleTrial | None = None
+    unlabelled: Count = 0
 
     def result_of(self, rule: str) -> RuleTrial | None:
         """Return the result of a rule, if it was tried."""
@@ -174,8 +184,9 @@ class Evidence(JsonRecord):
         if result is not None:
             name = "leaf accuracy" if regime == "single_path" else "exact sets"
             exact, f1 = self._half_intervals(result)
+            without = f"; {self.unlabelled:,} without a label were not judged" if self.unlabelled else ""
             parts.append(
-                f"held out ({self.documents:,} documents, judged before they were learned): "
+                f"held out ({self.documents:,} documents, judged before they were learned{without}): "
                 f"{name} {result.exact:.3f} ± {exact:.3f}, "
                 f"hF1 {result.f1:.3f} ± {f1:.3f}, by {describe_rule(rule)}"
             )
@@ -199,6 +210,7 @@ def decide_by_evidence(
 
     Documents of which at least 95% have one leaf each get their best leaf. Otherwise the rule is the simplest one that
     no other beats on held-out documents; see `choose_rule`. Where there are too few of these, the regime tells it.
+    Documents without a label are judged only where documents have several paths: there, none may be right.
 
     Parameters
     ----------
@@ -215,14 +227,40 @@ def decide_by_evidence(
         The rule, and what it was chosen by.
     """
     usual = usual_regime(hierarchy, labels)
+    documents = 0 if held is None else len(held.scores)
+    held = documents_to_judge(hierarchy, labels, held)
     if held is None or len(held.scores) < FEWEST_HELD_OUT:
         return DEFAULT_RULES[usual], Evidence(trials=tuple(trials))
+    left_out = documents - len(held.scores)
     candidates = ("best_leaf",) if usual == "single_path" else None
     some = held if candidates else held.sample()
     groups = None if some.groups is None else some.groups.tolist()
     chosen = choose_rule(some.scores, some.labels, candidates, groups)
     usual_labels = judge_most_frequent(hierarchy, hierarchy.closure(labels), hierarchy.closure(some.labels))
-    return chosen.rule, Evidence(chosen.documents, chosen.tried, tuple(trials), most_frequent=usual_labels)
+    return chosen.rule, Evidence(chosen.documents, chosen.tried, tuple(trials), (), usual_labels, left_out)
+
+
+def documents_to_judge(hierarchy: Hierarchy, labels: LabelMatrix, held: HeldOut | None) -> HeldOut | None:
+    """Return the held-out documents that have a label; all of them where training documents have several paths.
+
+    Without a label, nothing tells whether the one path that is predicted is right; among several paths, none may be.
+
+    Parameters
+    ----------
+    labels : csr_array of shape (documents, nodes)
+        The labels of training documents.
+    held : HeldOut or None
+        Held-out documents.
+
+    Returns
+    -------
+    HeldOut or None
+        None without any.
+    """
+    if held is None or usual_regime(hierarchy, labels) == "multi_path":
+        return held
+    labelled = held.labelled()
+    return labelled if len(labelled.scores) else None
 
 
 @dataclass(frozen=True)
@@ -387,7 +425,7 @@ def _simplest_unbeaten(values: Sequence[DoubleArray], group: LongArray) -> int:
 
 
 def irregular_documents(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
-    """Say how many documents are not of the usual regime, if there are any but few.
+    """Say how many documents are not of the usual regime, if there are any but few; or how many have no label.
 
     Returns
     -------
@@ -399,7 +437,11 @@ def irregular_documents(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
     '1 of 100 documents has no single path to a leaf, and does not change the rule'
     """
     usual, strict = usual_regime(hierarchy, labels), regime_of(hierarchy, labels)
-    if usual == strict or usual == "multi_path":
+    empty = int((row_sizes(labels) == 0).sum())
+    if usual == "multi_path" and empty:
+        what = "1 document has" if empty == 1 else f"{empty:,} documents have"
+        return f"{what} no label, learned and judged as texts that no label fits"
+    if usual in (strict, "multi_path"):
         return ""
     terminal = hierarchy.most_specific(labels)
     sizes = row_sizes(terminal)

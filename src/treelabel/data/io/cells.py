@@ -13,6 +13,7 @@ off is always right. Plain numbers such as -3.5 are not formulas, and are left a
 import json
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +28,12 @@ MARKER = "treelabel:escaped"
 FORMULA_PATTERN = r"^'*[=+\-@\t\r]"
 UNESCAPE_PATTERN = r"^'('*[=+\-@\t\r])"
 NUMBER_PATTERN = r"^(?:[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?)$"
+# Of files whose bytes are searched for formulas: their endings, their size, and what a formula begins with there.
+LINE_ENDINGS = (".csv", ".tsv", ".txt", ".jsonl")
+MOST_SEARCHED = 1 << 26
+FORMULA_IN_LINE = re.compile(
+    rb"""(?:\A|[,;|\t"\n]) *'*(?![+-]?\d+(?:\.\d+)?(?:[,;|\t"\r\n}]|\Z))(?:[=+\-@]|(?<!\t)\t|\r(?!\n)|\\)"""
+)
 
 
 class EscapedFormulasWarning(UserWarning):
@@ -90,6 +97,18 @@ def may_hold_formulas(columns: Iterable[pa.ChunkedArray | pa.Array]) -> bool:
         if is_text and pc.any(pc.match_substring_regex(column, FORMULA_PATTERN)).as_py():
             return True
     return False
+
+
+def file_may_hold_formulas(path: Path) -> bool:
+    """Return False only where no cell of a file of lines can be taken for a formula, by a look at its bytes.
+
+    What begins like a formula behind a delimiter, a quote or a line break counts, plain numbers aside; so does any
+    escaped character of JSON. Files that are large, compressed or no text are not looked into.
+    """
+    if path.suffix.lower() not in LINE_ENDINGS or not path.is_file() or path.stat().st_size > MOST_SEARCHED:
+        return True
+    content = path.read_bytes()
+    return b"\0" in content or FORMULA_IN_LINE.search(content) is not None
 
 
 def text_cells(column: Any, is_labels: bool) -> pa.Array:

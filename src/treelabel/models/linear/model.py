@@ -34,6 +34,7 @@ from treelabel.models.linear.heads import (
     rename_outputs,
 )
 from treelabel.models.persistence.schema import MOST_DIMENSION, AllNgrams, EncoderNote, require_width, saved_shape
+from treelabel.models.profile import prior_scores, replace_rows
 from treelabel.models.settings import Buckets, Cost, Count, Folds, NgramRange, NonNegative, PartialShare, Seed
 from treelabel.models.sparse_featurizer import SparseFeaturizer
 from treelabel.rules.decisions import decide
@@ -321,7 +322,12 @@ class Linear(Model):
         features = self.featurizer_.rows(texts)
         if self.featurizer_.encoder is not None:
             require_width(features, self.featurizer_.width, self)
-        return Scores(self.hierarchy_, self.head_.probabilities(features, top))
+        values = self.head_.probabilities(features, top)
+        if self.featurizer_.encoder is None:
+            # Without any feature, calibration has no evidence to go by.
+            blank = np.diff(features.indptr) == 0
+            values = replace_rows(values, blank, prior_scores(self.profile_, self.hierarchy_, self.regime_), top)
+        return Scores(self.hierarchy_, values)
 
     @property
     def exhaustive(self) -> bool:
