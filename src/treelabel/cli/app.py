@@ -9,12 +9,14 @@ import treelabel
 from treelabel.cli.audit import audit
 from treelabel.cli.bench import bench, tables
 from treelabel.cli.command import Command
-from treelabel.cli.data import convert, inspect, sample, split
+from treelabel.cli.convert import convert
+from treelabel.cli.data import sample, split
 from treelabel.cli.decide import decide, rules, tune
 from treelabel.cli.demo import demo
 from treelabel.cli.drift import drift
 from treelabel.cli.evaluate import evaluate
 from treelabel.cli.fit import fit
+from treelabel.cli.inspect_file import inspect
 from treelabel.cli.judge import compare, metrics
 from treelabel.cli.models import encoders, explain, export, models, sign
 from treelabel.cli.predict import predict, score

@@ -130,6 +130,16 @@ def print_entry(head: str, text: str, indent: int) -> None:
     echo("\n".join(lines) or head)
 
 
+def print_rows(values: dict[str, Any], rows: list[tuple[str, str]], as_json: bool) -> None:
+    """Print facts, each with its name, or the values of them as JSON."""
+    if as_json:
+        print_json(values)
+        return
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print_entry(name, printable(value), width + 2)
+
+
 def print_findings(findings: "list[Finding]") -> None:
     """Print every finding about data with its examples and what mends it."""
     if not findings:

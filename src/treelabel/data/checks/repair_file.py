@@ -81,6 +81,12 @@ class FileRepair:
         if mended != value:
             yield self.labels[0], value, mended
 
+    def mend_in_place(self, line: int, values: dict[str, Any]) -> "list[Change]":
+        """Mend the values of a row, and return the changes for the list of them."""
+        mended = list(self.mend(line, values))
+        values |= {name: after for name, _, after in mended}
+        return [(line, name, str(before), str(after)) for name, before, after in mended]
+
     def _mend_cell(self, cell: str) -> str:
         """Spell the labels of a cell anew, in the form that the cell has."""
         if self.label_sep is not None and self.label_sep in cell:
@@ -200,9 +206,7 @@ def _mend_json_lines(
         kept = raw
         if line in plan.respelled:
             values = json.loads(raw)
-            for name, before, after in list(plan.mend(line, values)):
-                values[name] = after
-                changes.append((line, name, str(before), str(after)))
+            changes += plan.mend_in_place(line, values)
             kept = json.dumps(values, ensure_ascii=False) + raw[len(raw.rstrip("\r")) :]
         written.append(kept)
     with open_output(target) as stream:
@@ -218,9 +222,7 @@ def _mend_parquet(
     table = pq.read_table(source)
     rows = table.select(list(plan.labels)).to_pylist()
     for line, values in enumerate(rows, 1):
-        for name, before, after in list(plan.mend(line, values)):
-            values[name] = after
-            changes.append((line, name, str(before), str(after)))
+        changes += plan.mend_in_place(line, values)
     for name in plan.labels if changes else ():
         field = table.schema.field(name)
         column = pa.chunked_array([pa.array([row[name] for row in rows], field.type)])
@@ -250,9 +252,10 @@ def _mend_excel(
         return False
     for line in sorted(plan.respelled - plan.removed.keys()):
         values = {name: sheet.cell(line, index[name]).value for name in plan.labels}
-        for name, before, after in list(plan.mend(line, values)):
-            sheet.cell(line, index[name]).value = after
-            changes.append((line, name, str(before), str(after)))
+        mended = plan.mend_in_place(line, values)
+        changes += mended
+        for _, name, *_ in mended:
+            sheet.cell(line, index[name]).value = values[name]
     for line in sorted(plan.removed, reverse=True):
         sheet.delete_rows(line)
     with atomic_file(target) as working:
