@@ -14,6 +14,10 @@ from tests.helpers import Ended, Run
 from treelabel.cli import main
 from treelabel.core import compilation
 
+# Lines stay whole, as in a pipe. Python's readline, which pytest loads, sets COLUMNS behind os.environ.
+os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
+
 settings.register_profile("treelabel", deadline=None, derandomize="CI" in os.environ)
 settings.register_profile("quick", settings.get_profile("treelabel"), max_examples=10)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "treelabel"))

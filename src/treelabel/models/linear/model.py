@@ -323,8 +323,9 @@ class Linear(Model):
         if self.featurizer_.encoder is not None:
             require_width(features, self.featurizer_.width, self)
         values = self.head_.probabilities(features, top)
-        if self.featurizer_.encoder is None:
-            # Without any feature, calibration has no evidence to go by.
+        if self.featurizer_.encoder is None and hasattr(self, "profile_"):
+            # Without any feature, calibration has no evidence to go by. A model within a stack, which counts nothing
+            # itself, leaves that to the weights of the stack.
             blank = np.diff(features.indptr) == 0
             values = replace_rows(values, blank, prior_scores(self.profile_, self.hierarchy_, self.regime_), top)
         return Scores(self.hierarchy_, values)
