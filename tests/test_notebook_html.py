@@ -3,7 +3,8 @@
 import pytest
 
 from tests.core.test_html_tables import TAGS, Seen
-from treelabel import Dataset, Hierarchy, compare, decide, evaluate, make_model
+from treelabel import Dataset, Hierarchy, Result, compare, decide, evaluate, make_model
+from treelabel.evaluation.statistics import Interval
 
 SCRIPT = "<script>alert(1)</script>"
 TREE = Hierarchy.from_paths([f"animal > {SCRIPT}", "animal > cat", "food > tea"])
@@ -96,8 +97,13 @@ def test_a_fitted_model_shows_how_its_data_were_read(data: Dataset) -> None:
 
 def test_a_result_is_resampled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     result = evaluate([["a1"], ["a2"]], [["a1"], ["a1"]], hierarchy=Hierarchy.from_paths(["a > a1", "a > a2"]))
-    calls: list[int] = []
+    calls: list[str] = []
     intervals = type(result).intervals
-    monkeypatch.setattr(type(result), "intervals", lambda self: calls.append(1) or intervals(self))
+
+    def counted(self: Result) -> dict[str, Interval]:
+        calls.append("drawn")
+        return intervals(self)
+
+    monkeypatch.setattr(type(result), "intervals", counted)
     assert result._repr_html_() == result._repr_html_()
     assert len(calls) == 1

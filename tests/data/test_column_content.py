@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers import read_text
 from treelabel import Hierarchy, TreelabelError, read
 from treelabel.hierarchy.separators import offer_separator
 
@@ -124,3 +125,12 @@ def test_four_labels_are_the_fewest_that_offer_a_separator(mark: str) -> None:
     labels = [f"{top}{mark}{name}" for top, names in (("a", "xy"), ("b", "zw")) for name in names]
     assert offer_separator(labels) == mark
     assert offer_separator(labels[:3]) is None
+
+
+@pytest.mark.parametrize(
+    "date", ["2024-01-{:02}", "2024-01-{:02} 10:30:00", "2024-01-{:02}T10:30:00Z", "{}.1.24", "1/{}/2024"]
+)
+def test_dates_are_no_labels(tmp_path: Path, date: str) -> None:
+    rows = [f"a text of words {row},{'xy'[row % 2]},{date.format(row % 9 + 1)}" for row in range(40)]
+    data = read_text(tmp_path, "d.csv", "\n".join(["remark,kind,day", *rows]))
+    assert data.choices["labels"] == "kind"

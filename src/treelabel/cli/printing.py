@@ -52,7 +52,7 @@ def fill(text: str, width: int) -> str:
 
 
 def _fill_line(line: str, width: int) -> str:
-    indent = re.match(" *", line)[0]  # type: ignore[index]  matches every line
+    indent = line[: len(line) - len(line.lstrip(" "))]
     prose, *commands = re.split(r"(?<=[:,]) (?=treelabel )", line, maxsplit=1)
     return "\n".join([*_wrap(prose, width, indent + "  "), *(f"{indent}  {command}" for command in commands)])
 
@@ -81,7 +81,7 @@ def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
             used = widths[0]
         blocks[-1].append(column)
         used += 2 + width
-    lines = []
+    lines: list[str] = []
     for block in blocks:
         table = ["  ".join(f"{row[column]:<{widths[column]}}" for column in block).rstrip() for row in rows]
         table.insert(1, "-" * max(map(len, table)))

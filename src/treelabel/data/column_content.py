@@ -20,6 +20,10 @@ LEAST_VARIED = 0.5
 MOST_VARIED = 0.5
 LONGEST_LABEL = 120.0
 _NUMBER = re.compile(r"\s*[+-]?(\d[\d.,]*)(e[+-]?\d+)?\s*%?\s*", re.IGNORECASE)
+# 2024-01-31, 31.1.24, 1/31/2024, each with or without a time of day.
+_DATE = re.compile(
+    r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ]\d{1,2}:\d{2}[\d:.]*\S*)?\s*"
+)
 _ID_NAME = re.compile(r"(.*[^a-z])?(id|uid|uuid|guid|key|nr|no|num|number|code|ref)", re.IGNORECASE)
 _LETTER_WITHOUT_BLANKS = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 
@@ -51,7 +55,7 @@ class ColumnContent:
             len(counts),
             sum(len(text.split()) for text in texts) / count,
             sum(map(len, texts)) / count,
-            sum(_NUMBER.fullmatch(text) is not None for text in texts) / count,
+            sum((_NUMBER.fullmatch(text) or _DATE.fullmatch(text)) is not None for text in texts) / count,
             any(isinstance(value, list | dict) for value in values),
             sum(_LETTER_WITHOUT_BLANKS.search(text) is not None for text in texts) / count,
             counts.most_common(1)[0][0] if counts else "",
@@ -71,7 +75,7 @@ class ColumnContent:
 
     @property
     def is_labels(self) -> bool:
-        """Whether the values are few and short, and no numbers."""
+        """Whether the values are few and short, and no numbers or dates."""
         is_known = self.rows >= FEWEST_ROWS and self.numbers < 0.5 and self.characters <= LONGEST_LABEL
         return is_known and 2 <= self.different <= MOST_VARIED * self.rows
 

@@ -12,6 +12,7 @@ from treelabel.core.errors import TreelabelError, locate_errors
 from treelabel.core.inputs import file_sha256
 from treelabel.core.json_text import read_json, read_ordinary
 from treelabel.core.npz import Headers, read_arrays
+from treelabel.core.registry import did_you_mean
 from treelabel.core.types import IntArray
 from treelabel.core.validation import from_json, is_valid
 from treelabel.hierarchy.hierarchy import Hierarchy
@@ -128,7 +129,9 @@ def _read_description(where: Path, require_signature: str | Path | None) -> Mode
     """Read what a folder says of itself."""
     file = where / "model.json"
     if not where.exists():
-        raise TreelabelError(f"{where}: no such folder")
+        siblings = [each.name for each in where.parent.iterdir()] if where.parent.is_dir() else []
+        hint = did_you_mean(where.name, siblings, most=2)
+        raise TreelabelError(f"{where}: no such folder{f'; {hint}' if hint else ''}")
     if not file.is_file():
         raise TreelabelError(f"{where}: no model folder; expected one that 'treelabel fit' wrote, with a model.json")
     _require_inside(where, "model.json")
