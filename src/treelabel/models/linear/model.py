@@ -98,7 +98,8 @@ class Linear(Model):
     paths it is an isotonic function of the node's margin and of its log odds in such a softmax, made coherent.
     Conditional heads multiply along the path. Training costs about documents x n-grams per document x labels / 16 for
     each of some ten passes, thirty where documents are few. What "auto" tried is in `evidence_`. Where that would take
-    many minutes, with very many labels and documents, `head="auto"` hands over to `extreme`, and says so.
+    many minutes, with very many labels and documents, `head="auto"` hands over to `extreme`, and says so. A text
+    without any known n-gram gets the share of the training documents that have each node.
 
     Parameters
     ----------
