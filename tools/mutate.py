@@ -9,8 +9,9 @@
 A mutation reverses a comparison, an operator or a condition, swaps `min` and `max`, or changes a constant. Sizes of
 blocks and the assertions of `zip` are left alone, as nobody sees a change of them. Rooms have equal shares of the draw.
 Every mutation is made in a copy of the repository. The tests of its room run first, then all others that `make quick`
-runs; one that fails, or that takes longer than the limit, kills it. For a survivor, either a test is missing, or nobody
-could see the difference. The exit status is 1 if more than 5% survive.
+runs; those that name what the file defines before others. One that fails, or that takes several times as long as
+without the mutation, kills it. All of them must pass without one, or nothing is tried. For a survivor, either a test is
+missing, or nobody could see the difference. The exit status is 1 if more than 5% survive.
 """
 
 import argparse
@@ -21,12 +22,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Queue
 from typing import Literal
 
 HOME = Path(__file__).resolve().parents[1]
@@ -58,7 +60,10 @@ SWAPPED: dict[type[ast.AST], tuple[str, str]] = {
 RENAMED = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "any": "all", "all": "any"}
 # Constants with such a word in their name only say how much is done at once.
 BLOCKS = {"BLOCK", "CHUNK", "PIECE", "BATCH", "SLOTS", "THREAD"}
-LIMIT_SECONDS = 900
+# Tests of a mutation end after so many times what they take without it, and this on top for loops compiled again.
+LIMIT_TIMES, LIMIT_SECONDS = 4, 300
+# Where tests in a copy of the repository keep encoders' output.
+CACHE = ".treelabel-cache"
 # (line, first character, one past the last, before, after)
 Replacement = tuple[int, int, int, str, str]
 # From a line and a column in bytes to a character of the source.
@@ -77,6 +82,9 @@ class Mutation:
     stop: int
     before: str
     after: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.before} -> {self.after}"
 
     def apply(self, text: str) -> str:
         """Return the source with the mutation."""
@@ -181,24 +189,23 @@ def draw(seed: int, count: int, rooms: list[str]) -> list[Mutation]:
     return sorted(drawn)
 
 
-def try_mutation(mutation: Mutation, copy: Path, room_only: bool = False) -> Outcome:
-    """Run the tests on a mutation in a copy of the repository, which is as before after it."""
+def try_mutation(mutation: Mutation, copy: Path, tests: list[str], seconds: float) -> bool | None:
+    """Run tests on a mutation in a copy of the repository, which is as before after it.
+
+    Returns whether they fail, None if they did not end within the seconds.
+    """
     file = copy / mutation.file
     text, times = file.read_text(encoding="utf-8"), (file.stat().st_atime_ns, file.stat().st_mtime_ns)
-    first = [name for name in ROOMS[mutation.room][1] if (copy / name).exists()]
     try:
         with without_loops(file, copy):
             file.write_text(mutation.apply(text), encoding="utf-8")
-            if _fails([mutation.file, *first], copy):
-                return "killed by its room"
-            if not room_only and _fails([], copy):
-                return "killed by another room"
+            return run_tests(tests, copy, seconds).returncode != 0
     except subprocess.TimeoutExpired:
-        return "killed by time"
+        return None
     finally:
         file.write_text(text, encoding="utf-8")
         os.utime(file, ns=times)
-    return "SURVIVED"
+        shutil.rmtree(copy / CACHE, ignore_errors=True)
 
 
 @contextmanager
@@ -234,22 +241,100 @@ def _loops_of(files: Iterable[Path]) -> list[Path]:
     return [cached for cached in beside if cached.suffix in (".nbi", ".nbc", ".loop")]
 
 
-def _fails(tests: list[str], copy: Path) -> bool:
+def run_tests(tests: list[str], copy: Path, seconds: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Run tests of a copy as `make quick` does, up to the first that fails, with caches of its own."""
     # Bytecode is not kept: a file that changes twice within a second would not be read again.
     paths = f"{copy / 'src'}{os.pathsep}{copy}"
     settings = {"HYPOTHESIS_PROFILE": "quick", "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "CI": "true"}
-    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    settings |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TREELABEL_CACHE": str(copy / CACHE)}
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"} | settings
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", *tests]
-    ended = subprocess.run(
-        command, cwd=copy, env=os.environ | settings | threads, capture_output=True, timeout=LIMIT_SECONDS, check=False
+    return subprocess.run(
+        command, cwd=copy, env=environment, capture_output=True, text=True, timeout=seconds, check=False
     )
-    return ended.returncode != 0
 
 
-def copy_repository(target: Path) -> None:
+def related_first(tests: list[str], mutation: Mutation, copy: Path) -> list[str]:
+    """Put the test files that name most of what the mutated file defines before all others."""
+    tree = ast.parse((copy / mutation.file).read_text(encoding="utf-8"))
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    files = {file: file.read_text(encoding="utf-8") for name in tests for file in (copy / name).rglob("test_*.py")}
+    counts = {file: sum(name in text for name in names) for file, text in sorted(files.items())}
+    related = sorted((file for file in files if counts[file]), key=lambda file: -counts[file])
+    return [*(str(file.relative_to(copy)) for file in related), *tests]
+
+
+def measure_tests(what: str, tests: list[str], copy: Path) -> float:
+    """Return the seconds that tests may take on a mutation; exit where they fail without one."""
+    begin = time.monotonic()
+    ended = run_tests(tests, copy)
+    if ended.returncode:
+        sys.exit(f"{what} fail without a mutation, so that they would kill any:\n{ended.stdout[-3000:]}{ended.stderr}")
+    return LIMIT_SECONDS + LIMIT_TIMES * (time.monotonic() - begin)
+
+
+def copy_repository(source: Path, target: Path) -> None:
     """Copy what the tests need; compiled loops come along in the caches beside the source."""
-    left_out = shutil.ignore_patterns(".git", ".venv*", ".mypy_cache", ".ruff_cache", "demo-output")
-    shutil.copytree(HOME, target, ignore=left_out)
+    left_out = shutil.ignore_patterns(".git", ".venv*", ".mypy_cache", ".ruff_cache", "demo-output", CACHE)
+    shutil.copytree(source, target, ignore=left_out)
+
+
+class Trials:
+    """Mutations that are tried in copies of the repository, one copy a process."""
+
+    def __init__(self, folder: Path, processes: int) -> None:
+        self._unchanged, self._copies = folder / "unchanged", [folder / str(number) for number in range(processes)]
+        self._free: Queue[Path] = Queue()
+        copy_repository(HOME, self._unchanged)
+
+    def of_rooms(self, drawn: list[Mutation]) -> list[Outcome]:
+        """Try the tests of each mutation's room."""
+        rooms = {each.room: self._tests_of(each.room) for each in drawn}
+        with ThreadPoolExecutor(len(self._copies)) as pool:
+            limits = pool.map(lambda room: measure_tests(f"The tests of {room}", rooms[room], self._unchanged), rooms)
+            seconds = dict(zip(rooms, limits, strict=True))
+        for copy in self._copies:
+            # The loops that the tests had compiled come along.
+            copy_repository(self._unchanged, copy)
+            self._free.put(copy)
+
+        def run(each: Mutation) -> Outcome:
+            tests = related_first(rooms[each.room], each, self._unchanged)
+            return self._try(each, [each.file, *tests], seconds[each.room], "killed by its room")
+
+        return self._map(run, drawn)
+
+    def of_others(self, drawn: list[Mutation]) -> list[Outcome]:
+        """Try all other quick tests."""
+        if not drawn:
+            return []
+        seconds = measure_tests("The quick tests", [], self._unchanged)
+
+        def run(each: Mutation) -> Outcome:
+            room = tuple(self._tests_of(each.room))
+            related = related_first(["tests", "src"], each, self._unchanged)
+            tests = [name for name in related if not name.startswith(room)]
+            ignored = [f"--ignore={name}" for name in room]
+            return self._try(each, [*ignored, *tests], seconds, "killed by another room")
+
+        return self._map(run, drawn)
+
+    def _tests_of(self, room: str) -> list[str]:
+        return [name for name in ROOMS[room][1] if (self._unchanged / name).exists()]
+
+    def _map(self, run: Callable[[Mutation], Outcome], drawn: list[Mutation]) -> list[Outcome]:
+        with ThreadPoolExecutor(len(self._copies)) as pool:
+            return list(pool.map(run, drawn))
+
+    def _try(self, mutation: Mutation, tests: list[str], seconds: float, killed: Outcome) -> Outcome:
+        copy = self._free.get()
+        try:
+            fails = try_mutation(mutation, copy, tests, seconds)
+        finally:
+            self._free.put(copy)
+        outcome: Outcome = "killed by time" if fails is None else killed if fails else "SURVIVED"
+        print(f"{outcome:23} {mutation}", flush=True)
+        return outcome
 
 
 def main() -> int:
@@ -264,24 +349,18 @@ def main() -> int:
     options = parser.parse_args()
     drawn = draw(options.seed, options.count, options.rooms)
     if options.list:
-        print(*(f"{each.file}:{each.line}: {each.before} -> {each.after}" for each in drawn), sep="\n")
+        print(*drawn, sep="\n")
         return 0
-    local = threading.local()
     with tempfile.TemporaryDirectory(prefix="treelabel-mutate-") as folder:
-
-        def run(mutation: Mutation) -> Outcome:
-            if not hasattr(local, "copy"):
-                local.copy = Path(folder, str(threading.get_ident()))
-                copy_repository(local.copy)
-            outcome = try_mutation(mutation, local.copy, options.room_only)
-            print(f"{outcome:23} {mutation.file}:{mutation.line}: {mutation.before} -> {mutation.after}", flush=True)
-            return outcome
-
-        with ThreadPoolExecutor(options.processes) as pool:
-            outcomes = list(pool.map(run, drawn))
-    survived = outcomes.count("SURVIVED")
-    print(f"{len(outcomes) - survived} of {len(outcomes)} mutations were killed")
-    return 1 if survived > 0.05 * len(outcomes) else 0
+        trials = Trials(Path(folder), options.processes)
+        outcomes = trials.of_rooms(drawn)
+        survivors = [each for each, outcome in zip(drawn, outcomes, strict=True) if outcome == "SURVIVED"]
+        survived = len(survivors)
+        if not options.room_only:
+            print(f"{survived} survived the tests of their rooms; all other quick tests:", flush=True)
+            survived = trials.of_others(survivors).count("SURVIVED")
+    print(f"{len(drawn) - survived} of {len(drawn)} mutations were killed")
+    return 1 if survived > 0.05 * len(drawn) else 0
 
 
 if __name__ == "__main__":

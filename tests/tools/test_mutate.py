@@ -3,7 +3,8 @@
 from collections import Counter
 from pathlib import Path
 
-from tools.mutate import ROOMS, draw, find_mutations, try_mutation, without_loops
+import pytest
+from tools.mutate import LIMIT_SECONDS, ROOMS, draw, find_mutations, measure_tests, try_mutation, without_loops
 
 FILE = "src/treelabel/metrics/pair.py"
 FILES = {
@@ -41,22 +42,36 @@ def test_the_same_seed_draws_the_same_of_every_room() -> None:
     assert Counter(each.room for each in drawn) == dict.fromkeys(ROOMS, 2)
 
 
-def test_a_test_that_fails_kills_and_all_is_as_before(tmp_path: Path) -> None:
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """Make a repository of one function and its test."""
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    file, tests = tmp_path / FILE, tmp_path / "tests/metrics/test_pair.py"
+    return tmp_path
+
+
+def test_a_test_that_fails_kills_and_all_is_as_before(copy: Path) -> None:
+    file, tests = copy / FILE, copy / "tests/metrics/test_pair.py"
     loops = [file.parent / "__pycache__" / name for name in ("pair.is_larger-1.py311.nbi", "caller.first-1.0a.loop")]
     loops[0].parent.mkdir()
     for loop in loops:
         loop.write_text("compiled")
     written = file.stat().st_mtime_ns
     (mutation,) = find_mutations(file.read_text(), "metrics", FILE)
-    assert try_mutation(mutation, tmp_path, room_only=True) == "SURVIVED"
+    assert try_mutation(mutation, copy, ["tests"], 300) is False
     tests.write_text(tests.read_text() + "    assert not is_larger(1, 1)\n")
-    assert try_mutation(mutation, tmp_path, room_only=True) == "killed by its room"
+    assert try_mutation(mutation, copy, ["tests"], 300) is True
+    assert try_mutation(mutation, copy, ["tests"], 0.01) is None
     assert (file.read_text(), file.stat().st_mtime_ns) == (FILES[FILE], written)
     assert [loop.read_text() for loop in loops] == ["compiled"] * 2
+
+
+def test_nothing_is_tried_with_tests_that_fail_anyway(copy: Path) -> None:
+    assert measure_tests("The tests", ["tests"], copy) > LIMIT_SECONDS
+    (copy / FILE).write_text(FILES[FILE].replace(">", "<"))
+    with pytest.raises(SystemExit, match=r"The tests fail without a mutation(.|\n)*assert is_larger"):
+        measure_tests("The tests", ["tests"], copy)
 
 
 def test_loops_of_a_file_and_of_those_that_import_it_are_compiled_again(tmp_path: Path) -> None:
