@@ -44,3 +44,6 @@ def test_one_path_shares_out_what_there_is() -> None:
 def test_the_largest_evidence_is_kept() -> None:
     evidence = sparse.csr_array(np.array([[0.1, 3.0, 2.0, 0.5], [0, 0, 1.0, 0]], np.float32))
     assert largest_evidence(evidence, 2).toarray().tolist() == [[0, 3.0, 2.0, 0], [0, 0, 1.0, 0]]
+    # Where none is left out, nothing is copied.
+    assert largest_evidence(evidence, 4) is evidence
+    assert largest_evidence(evidence[:0], 0).shape == (0, 4)

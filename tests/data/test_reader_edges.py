@@ -22,6 +22,7 @@ from treelabel.data.io.label_studio import is_label_studio
 from treelabel.data.io.libmultilabel import is_libmultilabel
 from treelabel.data.io.prodigy import is_prodigy
 from treelabel.data.io.spacy import is_spacy
+from treelabel.data.read import _are_paths
 
 URI = "<http://example.org/1>"
 # The first line of a file, and whether it is of the format.
@@ -326,6 +327,23 @@ def test_many_blocks_of_rows_are_those_of_a_loop() -> None:
 
 
 # Columns and cells
+
+
+@pytest.mark.parametrize(
+    ("labels", "sep", "expected"),
+    [
+        (["a/b", "a/c", "d"], "/", True),
+        (["a/b", "d"], "/", False),
+        (["a/b", "a/c", "d", "e"], "/", False),
+        (["x/y"], "/", False),
+        (["x/y", "a/b"], "/", True),
+        ([("a", "b"), "d"], None, True),
+        ([("a",), "d"], None, False),
+        (["a/b", "a/c", "d/e", "d/f"], None, True),
+    ],
+)
+def test_labels_are_paths_where_most_have_the_separator(labels: list[Any], sep: str | None, expected: bool) -> None:
+    assert _are_paths(labels, sep, Hierarchy.flat(["x/y", "z"])) is expected
 
 
 @pytest.mark.parametrize(
