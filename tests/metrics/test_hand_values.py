@@ -15,6 +15,7 @@ from treelabel.metrics.overlap import icm_rows
 from treelabel.metrics.probabilities import coverage_curve
 from treelabel.metrics.ranking import frequency_bins
 from treelabel.metrics.shared_formulas import f_beta, precision, ratio, recall
+from treelabel.metrics.single_label import level_matches
 
 FLAT = Hierarchy.flat("ab")
 
@@ -134,6 +135,13 @@ def test_contexts_are_the_same_if_everything_known_is() -> None:
         Context(FLAT),
     ]
     assert not any(context.is_same(other) for other in others)
+
+
+@pytest.mark.parametrize(("names", "levels"), [([], 1), (["A"], 1), (["A > B"], 2), (["A > B > C"], 3)])
+def test_matches_have_a_column_for_every_level(names: list[str], levels: int) -> None:
+    h = Hierarchy.from_paths(names)
+    nothing = matrix_of([set(), set()], len(h))
+    assert [np.shape(part) for part in level_matches(Batch(Context(h), nothing, nothing))] == [(2, levels)] * 2
 
 
 def test_levels_are_right_only_if_all_their_nodes_are() -> None:
