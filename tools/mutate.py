@@ -7,7 +7,8 @@
     python tools/mutate.py --list              # which they would be
 
 A mutation reverses a comparison, an operator or a condition, swaps `min` and `max`, or changes a constant. Sizes of
-blocks and the assertions of `zip` are left alone, as nobody sees a change of them. Rooms have equal shares of the draw.
+blocks (`least` and `most` of functions that divide rows between threads, too) and the assertions of `zip` are left
+alone, as nobody sees a change of them. Rooms have equal shares of the draw.
 Every mutation is made in a copy of the repository. The tests of its room run first, then all others that `make quick`
 runs; those that name what the file defines before others. One that fails, or that takes several times as long as
 without the mutation, kills it. All of them must pass without one, or nothing is tried. For a survivor, either a test is
@@ -60,6 +61,8 @@ SWAPPED: dict[type[ast.AST], tuple[str, str]] = {
 RENAMED = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "any": "all", "all": "any"}
 # Constants with such a word in their name only say how much is done at once.
 BLOCKS = {"BLOCK", "CHUNK", "PIECE", "BATCH", "SLOTS", "THREAD"}
+# Functions that divide rows between threads and blocks.
+DIVIDING = {"over_rows", "over_scores", "in_blocks"}
 # Tests of a mutation end after so many times what they take without it, and this on top for loops compiled again.
 LIMIT_TIMES, LIMIT_SECONDS = 4, 300
 # Where tests in a copy of the repository keep encoders' output.
@@ -167,6 +170,8 @@ def _unseen(node: ast.AST) -> Iterator[ast.AST]:
                 yield value
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
         yield from (keyword for keyword in node.keywords if keyword.arg == "strict")
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DIVIDING:
+        yield from (keyword for keyword in node.keywords if keyword.arg in ("least", "most"))
 
 
 def _is_text(node: ast.expr) -> bool:

@@ -31,6 +31,8 @@ def test_what_nobody_sees_is_left_alone() -> None:
     assert changes("THREAD_ROWS = 1 << 20") == []
     assert changes("FIRST_PIECE, MOST = 1 << 14, 200") == ["200 201"]
     assert changes("list(zip(a, b, strict=True))") == []
+    assert changes("over_rows(f, 5, least=8)") == ["5 6"]
+    assert changes("other(f, 5, least=8)") == ["5 6", "8 9"]
     assert changes("sorted(a, reverse=True)") == ["True False"]
     assert changes("raise ValueError(1)") == changes("a: Literal[1]") == changes("f'{1}'") == []
 
