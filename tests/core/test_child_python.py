@@ -10,8 +10,7 @@ import pytest
 import treelabel
 from tests.experiment.small import write_study
 from treelabel import TreelabelError
-from treelabel.cli.fit import warm_up
-from treelabel.core import code_cache, compute
+from treelabel.cli import warm_up
 from treelabel.core.child_python import child_python
 from treelabel.experiment import command_systems
 from treelabel.experiment.plan import make_plan
@@ -57,14 +56,10 @@ def test_the_modules_would_be_imported_without_the_option(planted: Path) -> None
     assert was_imported(planted) == ["treelabel"]
 
 
-def test_the_second_process_of_a_first_fit_imports_nothing_of_the_folder(
-    planted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compute, "thread_count", lambda: 2)
-    monkeypatch.setattr(code_cache, "is_cached", lambda loop: False)
-    with warm_up("linear") as process:
-        assert process is not None
-        assert process.wait() == 0
+def test_processes_that_compile_import_nothing_of_the_folder(planted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_up, "PARTS", {"calibrate": warm_up.calibrate_models})
+    (process,) = warm_up.start_processes()
+    assert process.wait() == 0
     assert was_imported(planted) == []
 
 

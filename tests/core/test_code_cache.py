@@ -12,7 +12,9 @@ import pytest
 from tests.helpers import put
 
 TINY = "from treelabel.core.compute import kernel\n\n\n@kernel\ndef add(a, b):\n    return a + b\n"
-CALL = "import tiny; from tests.core.test_code_cache import source; print(tiny.add(1, 2), source(tiny.add))"
+# As commands do.
+STORED = "from treelabel.core.machine_code import run_stored_code; run_stored_code(); "
+CALL = f"{STORED}import tiny; from tests.core.test_code_cache import source; print(tiny.add(1, 2), source(tiny.add))"
 
 
 def source(loop: Any) -> str:
@@ -39,6 +41,8 @@ import sys, tiny
 from pathlib import Path
 from tests.core.test_code_cache import DAMAGES, source
 from treelabel.core.compute import kernel
+from treelabel.core.machine_code import run_stored_code
+run_stored_code()
 
 def again():
     if sys.argv[2] != "loop":
@@ -89,6 +93,13 @@ def test_a_damaged_file_is_made_again_and_replaced(tmp_path: Path, ending: str, 
 def test_another_process_reads_what_one_compiled(tmp_path: Path) -> None:
     put(tmp_path, "tiny.py", TINY)
     assert [call(tmp_path, "-c", CALL) for _ in range(2)] == ["3 compiled\n", "3 stored\n"]
+
+
+@pytest.mark.slow
+def test_a_program_other_than_a_command_calls_numba(tmp_path: Path) -> None:
+    put(tmp_path, "tiny.py", TINY)
+    programs = [CALL, CALL, CALL.removeprefix(STORED)]
+    assert [call(tmp_path, "-c", each) for each in programs] == ["3 compiled\n", "3 stored\n", "3 cached\n"]
 
 
 def test_without_any_place_for_a_cache(tmp_path: Path) -> None:

@@ -124,36 +124,3 @@ def test_garbage_is_collected_again_afterwards_if_it_was_before(enabled: bool) -
         assert gc.isenabled() == enabled
     finally:
         (gc.enable if before else gc.disable)()
-
-
-@pytest.mark.slow
-def test_a_first_fit_says_so_and_the_second_process_compiles_what_it_needs(tmp_path: Path) -> None:
-    """Compile ahead, and then fit the sample: of what was compiled ahead nothing is compiled again."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "NUMBA_CACHE_DIR": str(tmp_path / "compiled"),
-    }
-    command = [sys.executable, "-m", "treelabel"]
-    subprocess.run([*command, "sample", "nouns.csv"], cwd=tmp_path, env=environment, check=True)
-    subprocess.run([sys.executable, "-m", "treelabel.models.linear.warm_up"], env=environment, check=True)
-    # Every entry of the cache of these modules is there before the fit, which adds none.
-    rooms = ("path_kernels", "likelihood", "siblings", "conditional", "descent", "weights")
-    before = {file.name for file in tmp_path.rglob("compiled/**/*.nbc") if file.name.split(".")[0] in rooms}
-    fit = subprocess.run(
-        [*command, "fit", "nouns.csv", "-o", "model"], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert fit.returncode == 0
-    assert fit.stderr.count("compiling loops, once") == 1
-    after = {file.name for file in tmp_path.rglob("compiled/**/*.nbc") if file.name.split(".")[0] in rooms}
-    assert before
-    assert after == before
-    again = subprocess.run(
-        [*command, "predict", "model", "nouns.csv"], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert again.returncode == 0
-    once_more = subprocess.run(
-        [*command, "predict", "model", "nouns.csv"], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert "compiling" not in once_more.stderr
-    assert once_more.stdout == again.stdout

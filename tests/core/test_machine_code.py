@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tests.core.test_code_cache import call
+from tests.core.test_code_cache import STORED, call
 from tests.helpers import put
 from treelabel.core.machine_code import call_signature
 
@@ -38,7 +38,7 @@ def twice(number):
     return 2 * number
 """
 # Prints what comes out, the error of dividing by 0, and whether numba was imported.
-CALL = """
+CALL = STORED + """
 import sys
 import numpy as np
 from loops import Pair, parts

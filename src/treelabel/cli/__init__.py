@@ -58,9 +58,9 @@ def _run(arguments: list[str], debug: bool) -> int:
     from typer.exceptions import TyperException
 
     from treelabel.cli.app import app_of
-    from treelabel.core.compilation import compilation
+    from treelabel.cli.warm_up import compile_together
 
-    with _shown_notes(), compilation.announce(lambda message: is_quiet() or _say(message)):
+    with _shown_notes(), compile_together(lambda message: is_quiet() or _say(message)):
         try:
             result = app_of(arguments[0])(arguments, prog_name="treelabel", standalone_mode=False)
         except SystemExit:

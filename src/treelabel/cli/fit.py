@@ -1,9 +1,6 @@
 """The command fit: learn a model, save it, and say how good it is."""
 
 import os
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +12,6 @@ from treelabel.cli.models import parse_settings, save, size_of
 from treelabel.cli.printing import print_result, print_serious
 from treelabel.cli.process import INTERRUPTED
 from treelabel.cli.report import print_written
-from treelabel.core.child_python import child_python
 from treelabel.core.errors import TreelabelError, printable
 
 if TYPE_CHECKING:
@@ -113,11 +109,10 @@ def fit(
         o.check_output(report, force, train, valid)
     # Of the processes that torchrun or accelerate started, one writes.
     is_first = os.environ.get("RANK", "0") == "0"
-    with warm_up(made.name):
-        data, checked = read.read_with(train, valid)
-        if is_first:
-            print_serious(train, data, checked)
-        made.fit(data, valid=checked, max_seconds=max_seconds)
+    data, checked = read.read_with(train, valid)
+    if is_first:
+        print_serious(train, data, checked)
+    made.fit(data, valid=checked, max_seconds=max_seconds)
     if is_first:
         if made.stopped_ == "interrupt":
             _require_kept(output, keep_unfinished, bool(settings.get("checkpoint_dir")))
@@ -171,29 +166,6 @@ def _store(
         "evidence": asdict(made.evidence_),
     }
     print_result(values, "\n".join(lines), json, f"treelabel evaluate {output} TEST, or treelabel predict {output} NEW")
-
-
-@contextmanager
-def warm_up(model: str) -> "Iterator[subprocess.Popen[bytes] | None]":
-    """Compile in a second process, as long as the block takes, where a model's loops are not in the cache yet.
-
-    Whatever happens to that process, this one compiles what is missing itself.
-    """
-    from treelabel.calibration.path_kernels import score_paths
-    from treelabel.core.code_cache import is_cached
-    from treelabel.core.compute import thread_count
-
-    process = None
-    if model == "linear" and thread_count() > 1 and not is_cached(score_paths):
-        command, nothing = child_python("-m", "treelabel.models.linear.warm_up"), subprocess.DEVNULL
-        with suppress(OSError):
-            process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)
-    try:
-        yield process
-    finally:
-        if process is not None:
-            process.terminate()
-            process.wait()
 
 
 def held_out_report(

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from treelabel.core.machine_code import call_signature, load_code, store_code
+from treelabel.core.machine_code import call_signature, load_code, runs_stored_code, store_code
 from treelabel.core.types import DoubleArray, IntArray
 
 # This many rows are worth a thread where a row takes some ten nanoseconds.
@@ -47,7 +47,7 @@ def _compile(function: Kernel, fastmath: bool) -> Kernel:
 
 
 class Loop:
-    """A loop that is compiled when it is first called: by numba, unless its machine code is stored already.
+    """A loop that is compiled by numba when it is first called; a command runs its machine code if that is stored.
 
     Parameters
     ----------
@@ -60,22 +60,32 @@ class Loop:
     def __init__(self, function: Any, fastmath: bool) -> None:
         update_wrapper(self, function)
         self.py_func, self._fastmath = function, fastmath
-        self._compiled: dict[Any, Callable[..., Any]] = {}
+        self._stored: dict[Any, Callable[..., Any]] = {}
+        self._call: Callable[..., Any] = self._choose_call
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the loop."""
-        signature = call_signature(arguments)
-        compiled = self._compiled.get(signature)
-        return self._call_first(signature, arguments) if compiled is None else compiled(*arguments)
+        return self._call(*arguments)
 
-    def _call_first(self, signature: tuple[Any, ...] | None, arguments: tuple[Any, ...]) -> Any:
+    def _choose_call(self, *arguments: Any) -> Any:
+        """Run the loop for the first time."""
+        self._call = self._call_stored if runs_stored_code() else self.dispatcher
+        return self._call(*arguments)
+
+    def _call_stored(self, *arguments: Any) -> Any:
+        """Run stored machine code for arguments of these types; numba, and store its code, where there is none."""
+        signature = call_signature(arguments)
+        compiled = self._stored.get(signature)
+        return self._call_new(signature, arguments) if compiled is None else compiled(*arguments)
+
+    def _call_new(self, signature: tuple[Any, ...] | None, arguments: tuple[Any, ...]) -> Any:
         """Run the loop with arguments of new types."""
         compiled = None if signature is None else load_code(self.py_func, signature)
         if compiled is not None:
-            self._compiled[signature] = compiled
+            self._stored[signature] = compiled
             return compiled(*arguments)
         result = self.dispatcher(*arguments)
-        self._compiled[signature] = self.dispatcher
+        self._stored[signature] = self.dispatcher
         cache: Any = getattr(self.dispatcher, "_cache", None)
         if signature is not None and hasattr(cache, "entry"):
             types = tuple(map(self.dispatcher.typeof_pyval, arguments))

@@ -7,6 +7,7 @@ its memory. Whatever is not as expected (a changed source, another numba, damage
 ELF) means that numba is asked, which compiles or looks in its own cache. As this rests on numba's internals, it is done
 with the versions that the tests have run with, and no others; any setting of numba in the environment turns it off.
 Stored code is trusted as numba's cache is: it lies in the same folders, and only its owner can write there.
+Commands run it; other programs call numba, which tells types apart faster, once it is there.
 """
 
 # Neither llvmlite nor numba's classes have types.
@@ -47,6 +48,7 @@ _SYMBOL_TABLE = 2
 
 _LOCK = threading.RLock()
 _constants: dict[bytes, Any] = {}
+_STATE = {"runs": False}
 
 
 class Runtime(NamedTuple):
@@ -55,6 +57,16 @@ class Runtime(NamedTuple):
     llvm: Any
     functions: ModuleType
     identity: str
+
+
+def run_stored_code() -> None:
+    """Run stored machine code in this process from now on: one that is over before importing numba has paid."""
+    _STATE["runs"] = True
+
+
+def runs_stored_code() -> bool:
+    """Return whether this process runs stored machine code."""
+    return _STATE["runs"]
 
 
 def call_signature(arguments: Sequence[Any]) -> tuple[Any, ...] | None:

@@ -138,7 +138,8 @@ def curve_area(
     so it is enough to weigh both sets for every distinct t: no sorting of all nodes. `unstored` is the weight of all
     nodes with score 0 that `scores` does not list.
     """
-    order = np.argsort(-true_scores)
+    # The sort that rules use, too: numba compiles each kind of sort for half a second.
+    order = np.argsort(-true_scores, kind="mergesort")
     total = true_weights.sum()
     if total <= 0:
         return np.nan

@@ -8,7 +8,7 @@ import numpy as np
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray, LongArray
-from treelabel.hierarchy.label_matrices import LabelMatrix
+from treelabel.hierarchy.label_matrices import LabelMatrix, sort_up
 from treelabel.rules.hierarchical_f import hf_beta
 from treelabel.rules.label_set_distribution import (
     LabelSetFit,
@@ -206,7 +206,9 @@ def best_prefixes(beta: float, empty: float, rows: ScoreRows) -> tuple[IntArray,
         p = values[low:high][order].astype(np.float64)
         count_the_rest(p, rest, top)
         size = best_size(p, rest, top, hits, beta * beta, empty)
-        result[used : used + size] = nodes[low:high][np.sort(order[:size])]
+        for index in range(size):
+            result[used + index] = nodes[low + order[index]]
+        sort_up(result, used, used + size)
         used += size
         sizes[row - start] = size
     return result[:used], sizes
@@ -407,7 +409,8 @@ def best_label_sets(
         p = values[low:high].astype(np.float64)
         fit = fit_label_sets(graph, position, nodes[low:high], p, weights, TOLERANCE, steps)
         picked = fit.tree.node[best_places(fit, empty, quadrature, heap)]
-        result[used : used + len(picked)] = np.sort(picked)
+        result[used : used + len(picked)] = picked
+        sort_up(result, used, used + len(picked))
         used += len(picked)
         sizes[row - start] = len(picked)
     return result[:used], sizes

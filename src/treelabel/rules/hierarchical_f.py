@@ -13,7 +13,7 @@ import numpy as np
 from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy.label_matrices import LabelMatrix, rows_of
+from treelabel.hierarchy.label_matrices import LabelMatrix, rows_of, sort_up
 from treelabel.rules.score_rows import ScoreRows, choose_sets, largest, longest_row
 from treelabel.scores.score_matrix import Scores
 
@@ -114,7 +114,9 @@ def find_terminal_masses(
 def gains(links: Links, weighed: DoubleArray, gain: DoubleArray) -> None:
     """Sum what the terminal nodes at or below each place of a row weigh: Delta_k(n). Links are places, too."""
     count = len(weighed)
-    gain[:count] = weighed
+    # A loop, as numba compiles an assignment to a slice with the message of its error, for a second.
+    for index in range(count):
+        gain[index] = weighed[index]
     for index in range(count - 1, -1, -1):
         handed = gain[index] if links.is_tree else weighed[index]
         if handed > 0:
@@ -283,8 +285,9 @@ def best_sets(
             value = shared + largest(gain, total, size, heap)
             if value > best:
                 best, best_size = value, size
-                result[used : used + size] = here[selected[heap[:size]]]
-        result[used : used + best_size].sort()
+                for index in range(size):
+                    result[used + index] = here[selected[heap[index]]]
+        sort_up(result, used, used + best_size)
         used += best_size
         sizes[row - start] = best_size
     return result[:used], sizes

@@ -1,4 +1,4 @@
-"""Compile the loops with which learning a linear model ends, by a tiny example of it: `python -m` runs it.
+"""Compile the loops with which learning a linear model ends, by a tiny example of it.
 
 They are called by the functions that call them in earnest, so that they are compiled for the same types.
 """
@@ -42,11 +42,9 @@ def warm_up() -> None:
     fitted = PathSoftmax(outputs).fit(margins, train.labels)
     fitted.probabilities(margins)
     weights = sparse.csr_array(rng.random((WIDTH, outputs.count), np.float32))
-    fitted.probabilities_of(features, SparseWeights(weights, margins[0].copy()))
+    product = SparseWeights(weights, margins[0].copy())
+    fitted.probabilities_of(features, product)
+    product.times(features, 0, ROWS)
     job = HeadTask(rows, train, None, 0.0, 0.01)
     for head in ("conditional_softmax", "nodes"):
         fit_head(head, job)
-
-
-if __name__ == "__main__":
-    warm_up()
