@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tests.core.test_code_cache import STORED, call
+from tests.core.test_code_cache import CALL as TINY_CALL
+from tests.core.test_code_cache import STORED, TINY, call
 from tests.helpers import put
 from treelabel.core.machine_code import call_signature
 
@@ -38,7 +39,9 @@ def twice(number):
     return 2 * number
 """
 # Prints what comes out, the error of dividing by 0, and whether numba was imported.
-CALL = STORED + """
+CALL = (
+    STORED
+    + """
 import sys
 import numpy as np
 from loops import Pair, parts
@@ -54,7 +57,40 @@ import numba
 from callee import twice
 print(numba.njit(lambda number: twice(number) + 1)(4), parts(Pair(3.0, numbers), 2, (True, False))[1:])
 """
+)
 VALUES = "[[4.5, 7.5], 2, 2]\n"
+# Stores what nobody stores, with a checksum; prints what comes out, and where it came from.
+UNEXPECTED = """
+import json, sys, tiny
+from pathlib import Path
+from tests.core.test_code_cache import source
+from treelabel.core.compute import kernel
+from treelabel.core.machine_code import checksum, run_stored_code
+run_stored_code()
+(file,) = Path(sys.argv[1]).glob("compiled/*/tiny.add*.loop")
+content = file.read_bytes()
+header, _, code = content[:-16].partition(b"\\n")
+about = json.loads(header)
+
+def again(header, code=code):
+    made = json.dumps(header).encode() + b"\\n" + code
+    file.write_bytes(made + checksum(made))
+    fresh = kernel(tiny.add.py_func)
+    return f"{fresh(1, 2)} {source(fresh)}"
+
+print(again(about))
+print(again(about, code.replace(b"PyArg_UnpackTuple", b"PyNot_UnpackTuple")))
+print(again(about | {"entry": "no_such_function"}))
+print(again(about | {"environments": {"no_such_environment": ["no type"]}}))
+print(again({}), again([]))
+print(again(about, b""), again(about, b"no object"), again(about, code[:100]))
+"""
+# What another version of numba may lack, by statements that come first.
+LACKING = (
+    "from treelabel.core import machine_code; machine_code._extension = None",
+    "from treelabel.core import machine_code; machine_code._RUNTIME = (('numba._no_such', '.'),) * 3",
+    "from treelabel.core import machine_code; machine_code.TESTED = ('0.1.',)",
+)
 
 
 @pytest.mark.slow
@@ -72,6 +108,18 @@ def test_stored_code_does_what_compiled_code_does_without_numba(tmp_path: Path) 
     assert call(tmp_path, "-c", CALL) == compiled
     assert call(tmp_path, "-c", CALL) == stored
     assert call(tmp_path, "-c", CALL, NUMBA_OPT="2") == compiled
+
+
+@pytest.mark.slow
+def test_numba_is_asked_whatever_is_not_as_expected(tmp_path: Path) -> None:
+    put(tmp_path, "tiny.py", TINY)
+    assert call(tmp_path, "-c", TINY_CALL) == "3 compiled\n"
+    lines = call(tmp_path, "-c", UNEXPECTED, str(tmp_path)).splitlines()
+    assert lines[0] == "3 stored"
+    assert {word for line in lines[1:] for word in line.split()} == {"3", "cached"}
+    for statement in LACKING:
+        assert call(tmp_path, "-c", f"{statement}\n{TINY_CALL}") == "3 cached\n"
+    assert call(tmp_path, "-c", TINY_CALL) == "3 stored\n"
 
 
 class _Point(NamedTuple):

@@ -34,7 +34,7 @@ def start_quickly(arguments: Sequence[str]) -> None:
     if not (arguments[0].startswith("-") or {"--help", "-h"} & set(arguments)):
         load_arrow()
         hide_submodules()
-        # After what it imports is as it should be.
+        # It imports numpy, of which less is loaded now.
         from treelabel.core.machine_code import run_stored_code
 
         run_stored_code()

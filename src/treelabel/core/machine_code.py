@@ -134,8 +134,9 @@ def store_code(function: FunctionType, signature: tuple[Any, ...], payload: Any)
             "stamps": {file: _stamp(file) for file in sorted(sources)},
             "entry": described.llvm_cpython_wrapper_name,
             "environments": constants,
-            "symbols": _undefined_symbols(code),
         }
+        # Raises where it is no object that can be loaded.
+        _undefined_symbols(code)
         content = json.dumps(about).encode() + b"\n" + code
         file = _file(function, signature, runtime.identity)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -159,8 +160,9 @@ def _load(content: bytes, function: FunctionType, runtime: Runtime) -> Callable[
     engine = llvm.create_mcjit_compiler(
         llvm.parse_assembly(f'target triple = "{triple}"'), llvm.Target.from_triple(triple).create_target_machine()
     )
-    # Python's own functions are known once there is an engine. LLVM ends the process where one is missing.
-    if any(llvm.address_of_symbol(name) is None for name in about["symbols"]):
+    # Python's own functions are known once there is an engine. LLVM ends the process where one is missing, or where
+    # this is no object file.
+    if any(llvm.address_of_symbol(name) is None for name in _undefined_symbols(code)):
         return None
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
@@ -174,6 +176,8 @@ def _load(content: bytes, function: FunctionType, runtime: Runtime) -> Callable[
         environments.append(environment)
     module, name = sys.modules[function.__module__], function.__name__
     entry = engine.get_function_address(about["entry"])
+    if not entry:
+        return None
     made: Callable[..., Any] = runtime.functions.make_function(
         module, name, function.__doc__ or "", entry, environments[0], (engine, *environments)
     )
@@ -193,7 +197,13 @@ _UNPICKLE = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_int, c
 
 @cache
 def _runtime() -> Runtime | None:
-    """Load what loops run with, None where they need numba."""
+    """Load what loops run with, None where they need numba; what goes wrong is not tried again."""
+    with suppress(Exception):
+        return _load_runtime()
+    return None
+
+
+def _load_runtime() -> Runtime | None:
     changed = [name for name in os.environ if name.startswith("NUMBA_") and name not in _HARMLESS]
     numba = find_spec("numba")
     if sys.platform != "linux" or sys.maxsize < 1 << 32 or changed or numba is None or numba.origin is None:
