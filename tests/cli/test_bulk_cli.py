@@ -165,7 +165,7 @@ def test_several_labels_share_a_cell(tmp_path: Path, run: Run) -> None:
 def test_score_writes_in_batches_what_the_model_scores(
     model: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treelabel.cli.bulk.FIRST", 5)
+    monkeypatch.setattr("treelabel.operations.bulk.FIRST", 5)
     monkeypatch.setattr("treelabel.models.streaming.MOST_TEXTS", 8)
     file = put(tmp_path, "texts.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in [*TEXTS, ""]))
     loaded = load_model(model)
@@ -234,7 +234,8 @@ def test_scores_and_data_go_through_pipes(model: Path, new: Path, run: Run, type
 
 KILLED = """
 import os, signal, sys
-from treelabel.cli import bulk, main
+from treelabel.cli import main
+from treelabel.operations import bulk
 from treelabel.core.append import AppendFile
 from treelabel.models import streaming
 
@@ -274,7 +275,7 @@ def test_a_run_that_was_killed_is_gone_on_with_to_the_same_bytes(
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ended = subprocess.run([sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.PIPE, text=True)
     assert ended.stdout.split() == [str(-signal.SIGKILL)] * len(names)
-    monkeypatch.setattr("treelabel.cli.bulk.FIRST", 5)
+    monkeypatch.setattr("treelabel.operations.bulk.FIRST", 5)
     monkeypatch.setattr("treelabel.models.streaming.MOST_TEXTS", 8)
     for name, job in jobs.items():
         assert not (tmp_path / name).exists()
@@ -307,7 +308,7 @@ def test_ctrl_c_leaves_what_is_done_to_go_on_with(
 ) -> None:
     file = put(tmp_path, "texts.csv", "text\n" + "".join(f'"{text}"\n' for text in TEXTS))
     job = ["predict", str(model), str(file), "-o", str(tmp_path / "p.jsonl")]
-    monkeypatch.setattr("treelabel.cli.bulk.FIRST", 5)
+    monkeypatch.setattr("treelabel.operations.bulk.FIRST", 5)
     monkeypatch.setattr("treelabel.models.streaming.MOST_TEXTS", 8)
     with monkeypatch.context() as patch:
         commit = AppendFile.commit

@@ -1,7 +1,7 @@
 """Options that many commands share, written once: how to read a data file."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import wraps
 from pathlib import Path
@@ -191,15 +191,15 @@ class ReadArguments:
         data, training = read_together([path, train], widen=widen, **self.for_files(path, train).options(need_text))
         return data, training
 
-    def read_batches(
-        self, path: Path, hierarchy: "Hierarchy", size: int, first: int, columns: bool, title: str
-    ) -> "Iterator[Dataset]":
-        """Read the texts of a data file a batch at a time; whether there are labels makes no difference."""
-        from treelabel.data.data_file import read_batches
+    def batch_options(self, path: Path) -> dict[str, Any]:
+        """Return the options of `read_batches` for texts; whether there are labels makes no difference."""
+        from treelabel.data.io.tables import existing_data
 
-        options = self.for_files(path).options(need_labels=False, taxonomy=hierarchy)
+        if self.taxonomy is not None:
+            raise TreelabelError("--taxonomy cannot be given here: the model knows its hierarchy")
+        options = self.for_files(existing_data(path)).options(need_labels=False)
         del options["taxonomy"]
-        return read_batches(path, hierarchy, size, first, columns, title, **options)
+        return options
 
     def options(
         self, need_text: bool = True, need_labels: bool = True, taxonomy: "Hierarchy | None" = None

@@ -1,14 +1,12 @@
 """Commands that use a model on files of any size: predict, score."""
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from treelabel.cli import options as o
 from treelabel.cli.printing import print_note, print_result
-from treelabel.core.errors import TreelabelError
 
 ResumeOption = Annotated[
     bool,
@@ -19,16 +17,6 @@ ResumeOption = Annotated[
 ]
 STANDARD = Path("-")
 SCORES: dict[str, tuple[str, ...]] = {"npz": (".npz",), "parquet": (".parquet",)}
-# Rules that give a document one most specific label at most.
-ONE_LABEL = (
-    "best_leaf",
-    "top_down",
-    "beam",
-    "majority",
-    "plurality",
-    "back_off",
-    *(f"optimal:{metric}" for metric in ("leaf_accuracy", "onehot_win", "wu_palmer", "lin", "cost")),
-)
 
 
 @o.with_read_options
@@ -56,21 +44,21 @@ def score(
       treelabel score model test.csv -o scores.npz
       treelabel score model all.csv.gz -o scores.parquet --top 20 --resume
     """
-    from treelabel.cli.bulk import Job, output_format, score_file
-    from treelabel.models.persistence.load import load_model
+    from treelabel.operations.batch_scorer import BatchScorer
+    from treelabel.operations.bulk import Job, output_format, score_file
 
     o.check_output(output, force or resume, texts)
     name = output_format(output, to_format, SCORES, "scores")
-    loaded = load_model(model, require_signature)
-    job = Job(loaded, model, texts, read.like(loaded), output, name, resume, {"top": top})
+    scorer = BatchScorer(model, require_signature=require_signature)
+    job = Job(scorer, texts, read.like(scorer.model).batch_options(texts), output, name, resume, top)
     job.check()
-    summary, empty = score_file(job, top)
-    also = f"; {_texts(empty)} scored by what labels are usual" if empty else ""
+    written = score_file(job)
+    also = f"; {_texts(written.empty)} scored by what labels are usual" if written.empty else ""
     if output == STANDARD:
-        typer.echo(f"{output}: {summary}{also}", err=True)
+        typer.echo(f"{output}: {written.summary}{also}", err=True)
         return
-    values = {"written": str(output), "summary": summary, "empty_texts": empty, "top": top}
-    print_result(values, f"{output}: {summary}{also}", json, f"treelabel decide {output} --rule optimal:hf1")
+    values = {"written": str(output), "summary": written.summary, "empty_texts": written.empty, "top": top}
+    print_result(values, f"{output}: {written.summary}{also}", json, f"treelabel decide {output} --rule optimal:hf1")
 
 
 @o.with_read_options
@@ -132,9 +120,9 @@ def predict(
       treelabel predict model new.csv -o predictions.jsonl \\
         --require-signature ours.pub.pem
     """
-    from treelabel.cli.bulk import Form, Job, output_format, predict_file
     from treelabel.data.io.registry import FORMATS
-    from treelabel.models.persistence.load import load_model
+    from treelabel.operations.batch_scorer import BatchScorer, Form
+    from treelabel.operations.bulk import Job, output_format, predict_file
 
     o.check_output(output, force or resume, texts, rule)
     target = STANDARD if output is None else output
@@ -144,23 +132,12 @@ def predict(
     name = output_format(target, to_format, {entry.name: entry.endings for entry in tables}, "predictions")
     entry = FORMATS[name]
     entry.require_extra()
-    loaded = load_model(model, require_signature)
-    asked = loaded.default_rule if rule is None else rule
-    several = all_labels or loaded.regime_ == "multi_path" or not asked.startswith(ONE_LABEL)
-    settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
-    if uris and loaded.hierarchy_.identifiers is None:
-        raise TreelabelError(f"{model}: its labels have no URIs; fit it with a vocabulary that has (--taxonomy)")
     suggested = None if "suggestions" not in entry.holds else next(iter(entry.holds & {"paths", "path lists"}))
-    form = Form(all_labels, alternatives, keep_columns, several, raw, uris, suggested)
-    # Of a rule in a file, what the file holds.
-    is_file = asked.endswith(".json") and Path(asked).is_file()
-    options = {"rule": Path(asked).read_text(encoding="utf-8") if is_file else asked, "unknown": unknown}
-    options |= asdict(form)
-    how = {"can_grow": entry.encoder is not None, "has_objects": "objects" in entry.holds}
-    how["with_texts"] = suggested is not None
-    job = Job(loaded, model, texts, read.like(loaded), target, name, resume, options, **how)
+    form = Form(all_labels, alternatives, keep_columns, raw, uris, suggested)
+    scorer = BatchScorer(model, rule, unknown=unknown, form=form, require_signature=require_signature)
+    job = Job(scorer, texts, read.like(scorer.model).batch_options(texts), target, name, resume)
     job.check()
-    written = predict_file(job, form, rule, settings)
+    written = predict_file(job)
     notes = [f"{written.rows:,} documents by {written.rule}"]
     if written.empty:
         notes.append(f"{_texts(written.empty)} left unknown")

@@ -1,31 +1,38 @@
-"""Work on files of any size, a batch at a time: what `predict` and `score` share, and their writers."""
+"""Predict and score files of any size, a batch at a time: memory does not grow with the documents."""
 
 import bz2
 import gzip
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 import treelabel
-from treelabel.cli.options import ReadArguments
 from treelabel.core import spool
 from treelabel.core.append import AppendFile, StandardOutput, open_append
 from treelabel.core.compute import background
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import STANDARD, suffixes
+from treelabel.core.registry import did_you_mean
 from treelabel.core.standard import as_output
-
-if TYPE_CHECKING:
-    from treelabel.data.dataset import Dataset
-    from treelabel.data.io.format import TableEncoder, WriteOptions
-    from treelabel.models.base import Model
-    from treelabel.models.streaming import Decided
-    from treelabel.scores.score_matrix import Scores
+from treelabel.data.data_file import read_batches
+from treelabel.data.dataset import Dataset
+from treelabel.data.io.cells import file_may_hold_formulas, may_hold_formulas
+from treelabel.data.io.format import TableEncoder, WriteOptions
+from treelabel.data.io.registry import FORMATS
+from treelabel.data.io.tables import data_files, existing_data, write_tables
+from treelabel.evaluation.predictions import prediction_bytes
+from treelabel.models.base import Model
+from treelabel.models.model_inputs import texts_of
+from treelabel.models.streaming import Decided, batch_size, blank_texts
+from treelabel.operations.batch_scorer import BatchScorer, folder_stamp
+from treelabel.rules.decision_columns import label_separator
+from treelabel.scores.score_matrix import Scores
+from treelabel.scores.score_writer import finish_scores, score_batch, score_schema
 
 # Texts of the first batch: its answers are there in a moment. Of a pipe, whose writer may wait for an answer, one.
 FIRST = 256
@@ -57,8 +64,6 @@ def output_format(output: Path, requested: str | None, formats: dict[str, tuple[
     -------
     str
     """
-    from treelabel.core.registry import did_you_mean
-
     if requested is not None:
         if requested not in formats:
             hint = did_you_mean(requested, formats)
@@ -79,70 +84,88 @@ def output_format(output: Path, requested: str | None, formats: dict[str, tuple[
 
 @dataclass(frozen=True)
 class Job:
-    """A file of texts to work on: by which model, where to, and what else makes a difference to what is written."""
+    """A file of texts to work on: by what, where to, and in which format. A copy for another process is small."""
 
-    model: "Model"
-    folder: Path
+    scorer: BatchScorer
     texts: Path
-    read: ReadArguments
+    # Options of `read_batches`.
+    reading: Mapping[str, Any]
     output: Path
     format: str
-    resume: bool
-    options: dict[str, Any] = field(default_factory=dict)
-    # Whether files of the format can grow at their end, and whether it writes documents as objects, not as rows.
-    can_grow: bool = False
-    has_objects: bool = False
-    # Whether texts are written, too.
-    with_texts: bool = False
+    resume: bool = False
+    # Of scores, how many of the largest are kept of each document.
+    top: int | None = None
+    progress: bool | None = None
+
+    @property
+    def model(self) -> Model:
+        """The model."""
+        return self.scorer.model
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether predictions of the format can be added at the end of a file."""
+        return FORMATS[self.format].encoder is not None
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether predictions are written as objects, not as rows of a table."""
+        return "objects" in FORMATS[self.format].holds
 
     def about(self) -> dict[str, Any]:
         """Tell what the output is made of, to recognize the same job again."""
-        from treelabel.data.io.tables import data_files
-
-        stored = sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in self.folder.iterdir())
+        folder = self.scorer.folder
+        stored = () if folder is None else folder_stamp(folder)
         digest = hashlib.sha256(repr(stored).encode()).hexdigest()[:16]
         files = [] if self.texts == STANDARD else [(file, file.stat()) for file in data_files(self.texts)]
         listed = (f"{file}, {status.st_size} bytes, {status.st_mtime_ns}" for file, status in files)
         source = "; ".join(listed) or "standard input"
-        made_of = {"model": f"{self.folder} {digest}", "input": source, "treelabel": treelabel.__version__}
-        return {**made_of, **self.options, "format": self.format, "option of reading": repr(asdict(self.read))}
+        made_of = {"model": f"{folder} {digest}", "input": source, "treelabel": treelabel.__version__}
+        options = {"rule": _content_of_rule(self.scorer.rule), "top": self.top, **self.scorer.settings}
+        options |= asdict(self.scorer.form)
+        return {**made_of, **options, "format": self.format, "option of reading": repr(dict(self.reading))}
 
     def check(self) -> None:
         """Refuse what cannot work, before anything is read."""
-        from treelabel.data.io.tables import existing_data
-
         existing_data(self.texts)
+        self.scorer.check()
         if self.resume and STANDARD in (self.texts, self.output):
             raise TreelabelError("--resume needs files to go on with; standard input and output have no past")
 
     @contextmanager
-    def sink(self) -> Iterator[Sink]:
-        """Open the output."""
+    def sink(self, can_stream: bool) -> Iterator[Sink]:
+        """Open the output; `can_stream` says whether it can be written to a pipe as it grows."""
         if self.output != STANDARD:
             with open_append(self.output, self.about(), self.resume) as file:
                 yield file
             return
-        if self.can_grow:
+        if can_stream:
             yield StandardOutput()
             return
         # Formats that are made of a whole stream go through a file.
         with as_output(self.output, f".{self.format}") as made, open_append(made, {}) as file:
             yield file
 
-    def batches(self, done: int, columns: bool, title: str) -> "Iterator[tuple[Dataset, tuple[Any, Any]]]":
+    def batches(self, done: int, verb: str) -> Iterator[tuple[Dataset, tuple[Any, Any]]]:
         """Read the texts, those of `done` documents aside: each batch, with the ids and columns that go with it."""
-        from treelabel.models.streaming import batch_size
-
-        first = FIRST_OF_PIPE if self.texts == STANDARD else FIRST
-        size = batch_size(len(self.model.hierarchy_))
-        for data in self.read.read_batches(self.texts, self.model.hierarchy_, size, first, columns, title):
+        h, form = self.model.hierarchy_, self.scorer.form
+        sizes = batch_size(len(h)), FIRST_OF_PIPE if self.texts == STANDARD else FIRST
+        title = f"{verb} {self.texts.name}"
+        with_texts = form.suggested is not None
+        for data in read_batches(self.texts, h, *sizes, form.keep_columns, title, self.progress, **self.reading):
             if done > 0:
                 done -= len(data)
                 continue
-            texts = {"text": data.texts.arrow} if self.with_texts else {}
-            taken = DOCUMENT if self.with_texts else ()
+            texts = {"text": data.texts.arrow} if with_texts else {}
+            taken = DOCUMENT if with_texts else ()
             others = {name: column for name, column in data.extra.items() if name not in taken}
             yield data, (data.ids.arrow.combine_chunks(), {**texts, **others})
+
+
+def _content_of_rule(rule: str) -> str:
+    """Return what a file of a rule holds; other rules as they are."""
+    is_file = rule.endswith(".json") and Path(rule).is_file()
+    return Path(rule).read_text(encoding="utf-8") if is_file else rule
 
 
 # Bytes
@@ -191,19 +214,25 @@ class SpoolWriter:
 # Scores
 
 
-def score_file(job: Job, top: int | None) -> tuple[str, int]:
-    """Score a file of texts; return what was written in words, and how many texts were empty."""
-    from treelabel.models.model_inputs import texts_of
-    from treelabel.models.streaming import blank_texts
-    from treelabel.scores.score_writer import finish_scores, score_batch, score_schema
+@dataclass(frozen=True)
+class ScoresWritten:
+    """What was written: documents, scores in words, how many texts were empty."""
 
-    def score_batches(done: int) -> "Iterator[tuple[Any, Scores, int]]":
-        for data, (ids, _) in background(job.batches(done, False, f"scoring {job.texts.name}")):
+    rows: int
+    summary: str
+    empty: int
+
+
+def score_file(job: Job) -> ScoresWritten:
+    """Score a file of texts."""
+
+    def score_batches(done: int) -> Iterator[tuple[Any, Scores, int]]:
+        for data, (ids, _) in background(job.batches(done, "scoring")):
             column, _ = texts_of(data)
-            yield ids, job.model.score(column, top=top), int(blank_texts(column).sum())
+            yield ids, job.model.score(column, top=job.top), int(blank_texts(column).sum())
 
     h = job.model.hierarchy_
-    with job.sink() as sink:
+    with job.sink(can_stream=False) as sink:
         writer = SpoolWriter(sink, lambda made, target: finish_scores(made, target, h))
         rows, stored, empty = (sink.state.get(name, 0) for name in ("rows", "stored", "empty"))
         for ids, scores, blank in background(score_batches(rows)):
@@ -215,24 +244,10 @@ def score_file(job: Job, top: int | None) -> tuple[str, int]:
         is_dense = writer.schema is not None and "scores" in writer.schema.names
         writer.finish()
     kind = "dense" if is_dense else f"CSR, {stored:,} stored"
-    return f"Scores({rows:,} documents x {len(h):,} nodes, {kind})", empty
+    return ScoresWritten(rows, f"Scores({rows:,} documents x {len(h):,} nodes, {kind})", empty)
 
 
 # Predictions
-
-
-@dataclass(frozen=True)
-class Form:
-    """What stands in a file of predictions."""
-
-    all_labels: bool = False
-    alternatives: int = 0
-    keep_columns: bool = False
-    several: bool = False
-    raw: bool = False
-    uris: bool = False
-    # What labels are in a format for people who confirm them: "paths" or "path lists"; None in other formats.
-    suggested: str | None = None
 
 
 @dataclass(frozen=True)
@@ -249,18 +264,16 @@ class Written:
 class GrowingWriter:
     """Writes predictions to a file that grows: lines of JSON objects, or of cells."""
 
-    def __init__(self, job: Job, form: Form, sink: Sink) -> None:
-        self._job, self._form, self._sink = job, form, sink
+    def __init__(self, job: Job, sink: Sink) -> None:
+        self._job, self._scorer, self._sink = job, job.scorer, sink
         self._compress = compressor(job.output)
         self._encoder: TableEncoder | None = None
         # Whether a last column counts what was escaped, so that treelabel reads it as it was: found at the beginning.
         self.marked: bool | None = sink.state.get("marked")
 
-    def add(self, decided: "Decided") -> int:
+    def add(self, decided: Decided) -> int:
         """Write a batch; return how many cells were escaped."""
-        from treelabel.evaluation.predictions import prediction_bytes
-
-        form = self._form
+        form = self._scorer.form
         if self._job.has_objects:
             ids, extra = decided.carried
             what = form.all_labels, form.alternatives, extra, form.uris
@@ -269,16 +282,11 @@ class GrowingWriter:
             return 0
         encoder = self._encoder = self._encoder or self._begin(decided)
         before = encoder.escaped
-        table = prediction_table(decided, form) if form.suggested is None else suggestion_table(decided, form)
-        self._sink.write(self._compress(encoder.encode(table)))
+        self._sink.write(self._compress(encoder.encode(self._scorer.table(decided))))
         return encoder.escaped - before
 
-    def _begin(self, decided: "Decided") -> "TableEncoder":
-        from treelabel.data.io.cells import file_may_hold_formulas, may_hold_formulas
-        from treelabel.data.io.format import WriteOptions
-        from treelabel.data.io.registry import FORMATS
-
-        form = self._form
+    def _begin(self, decided: Decided) -> TableEncoder:
+        form = self._scorer.form
         encoder = FORMATS[self._job.format].encoder
         if encoder is None:
             raise AssertionError(f"{self._job.format} cannot grow")
@@ -298,15 +306,14 @@ class GrowingWriter:
 class SpooledWriter:
     """Writes predictions to a stream, of which a file is made in the end."""
 
-    def __init__(self, job: Job, form: Form, sink: Sink) -> None:
-        self._job, self._form = job, form
+    def __init__(self, job: Job, sink: Sink) -> None:
+        self._job = job
         self.marked: bool | None = None
         self._spool = SpoolWriter(sink, self._make)
 
-    def add(self, decided: "Decided") -> int:
+    def add(self, decided: Decided) -> int:
         """Write a batch."""
-        form = self._form
-        table = prediction_table(decided, form) if form.suggested is None else suggestion_table(decided, form)
+        table = self._job.scorer.table(decided)
         schema = self._spool.begin(table.schema)
         for batch in table.cast(schema).combine_chunks().to_batches():
             self._spool.add(batch)
@@ -317,67 +324,30 @@ class SpooledWriter:
         self._spool.finish()
 
     def _make(self, stream: Path, target: Path) -> None:
-        from treelabel.data.io.format import WriteOptions
-        from treelabel.data.io.tables import write_tables
-
         tables = spool.joined_batches(spool.read_spool(stream), ROW_GROUP)
-        is_suggested = self._form.suggested is not None
+        is_suggested = self._job.scorer.form.suggested is not None
         options = suggestion_options(self._job) if is_suggested else WriteOptions(sheet="predictions")
         write_tables(tables, target, options, self._job.format)
 
 
-def prediction_table(decided: "Decided", form: Form) -> pa.Table:
-    """Put predictions beside ids, or beside the input's own columns."""
-    from treelabel.rules.decision_columns import column_names, label_separator, prediction_columns
-
-    ids, extra = decided.carried
-    h = decided.scores.hierarchy
-    columns = dict(extra) if form.keep_columns else {"id": ids}
-    what = form.all_labels, form.alternatives, form.several
-    predicted = prediction_columns(decided.decisions, decided.scores, label_separator(h), *what, uris=form.uris)
-    identifiers = [name for name in ("uri", "notation") if name in predicted]
-    names = column_names(h.max_depth, form.alternatives, form.several, list(columns), identifiers)
-    return pa.table(columns | {names[name]: column for name, column in predicted.items()})
-
-
-def suggestion_table(decided: "Decided", form: Form) -> pa.Table:
-    """Put predictions beside ids and texts, as formats hold documents with their labels, and the scores of labels."""
-    from treelabel.rules.decision_columns import chosen_labels
-
-    ids, columns = decided.carried
-    labels = chosen_labels(decided.decisions, decided.scores, form.all_labels)
-    h = labels.hierarchy
-    if form.suggested == "path lists":
-        texts = pa.array([h.path_names(node) for node in labels.nodes.tolist()], pa.list_(pa.string()))
-    else:
-        texts = labels.names(paths=h.max_depth > 1).cast(pa.large_string())
-    return pa.table({"id": ids, **columns, "labels": labels.lists(texts), "scores": labels.lists(pa.array(labels.p))})
-
-
-def suggestion_options(job: Job) -> "WriteOptions":
+def suggestion_options(job: Job) -> WriteOptions:
     """Say who suggests labels, and which there are."""
-    from treelabel.data.io.format import WriteOptions
-
     h = job.model.hierarchy_
     names = h.paths() if h.max_depth > 1 else list(h.names)
     return WriteOptions(labels=["labels"], hierarchy=h, agent=f"treelabel {job.model.name}", label_texts=names)
 
 
-def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any]) -> Written:
+def predict_file(job: Job) -> Written:
     """Predict the labels of a file of texts."""
-    from treelabel.models.streaming import decided_batches
-    from treelabel.rules.decision_columns import label_separator
-    from treelabel.rules.decisions import decides_on_all
-
-    asked = job.model.default_rule if rule is None else rule
-    waits = decides_on_all(asked, job.model.hierarchy_, **settings)
-    with job.sink() as sink:
-        writer = (GrowingWriter if job.can_grow else SpooledWriter)(job, form, sink)
+    scorer = job.scorer
+    waits = scorer.decides_on_all
+    with job.sink(can_stream=job.can_grow) as sink:
+        writer = (GrowingWriter if job.can_grow else SpooledWriter)(job, sink)
         state = {"rows": 0, "empty": 0, "escaped": 0, "rule": "", **sink.state}
-        batches = job.batches(0 if waits else state["rows"], form.keep_columns, f"predicting {job.texts.name}")
+        batches = job.batches(0 if waits else state["rows"], "predicting")
         # What a rule of all documents decided is written from where it was cut off.
         skip = state["rows"] if waits else 0
-        for decided in background(decided_batches(job.model, background(batches), asked, **settings)):
+        for decided in background(scorer.decide(background(batches))):
             count = len(decided.decisions)
             if skip > 0:
                 skip -= count
@@ -389,6 +359,6 @@ def predict_file(job: Job, form: Form, rule: str | None, settings: dict[str, Any
             state["marked"] = writer.marked
             sink.commit(**state)
         writer.finish()
-    in_one_cell = form.several and not job.has_objects and form.suggested is None
+    in_one_cell = scorer.several and not job.has_objects and scorer.form.suggested is None
     sep = label_separator(job.model.hierarchy_) if in_one_cell else None
     return Written(state["rows"], state["rule"], state["empty"], state["escaped"], sep)
