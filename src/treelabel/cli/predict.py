@@ -1,12 +1,19 @@
 """Commands that use a model on files of any size: predict, score."""
 
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from treelabel.cli import options as o
 from treelabel.cli.printing import print_note, print_result
+from treelabel.core.errors import TreelabelError
+
+if TYPE_CHECKING:
+    from treelabel.cluster.shards import Engine, Verb
+    from treelabel.operations.bulk import Job
 
 ResumeOption = Annotated[
     bool,
@@ -15,8 +22,80 @@ ResumeOption = Annotated[
         help="Go on with what an earlier run left when it was cut short, and leave what is done if this one is.",
     ),
 ]
+ShardOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="I/N", help="Work on the I-th of N shares of the input files; OUTPUT is a folder with a part for each."
+    ),
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Share the input files between the nodes of Ray: auto, or an address."),
+]
+SparkOption = Annotated[
+    bool, typer.Option("--spark", help="Share the input files between the executors of Spark (spark-submit).")
+]
 STANDARD = Path("-")
 SCORES: dict[str, tuple[str, ...]] = {"npz": (".npz",), "parquet": (".parquet",)}
+
+
+class _Sharding(NamedTuple):
+    """Where the files of an input are worked on, each a shard: here, by Ray or by Spark."""
+
+    share: tuple[int, int] | None
+    cluster: str | None
+    spark: bool
+
+    @classmethod
+    def of(cls, shard: str | None, cluster: str | None, spark: bool) -> "_Sharding | None":
+        """Read the options; None where there are none."""
+        if sum((shard is not None, cluster is not None, spark)) > 1:
+            raise TreelabelError("--shard, --cluster and --spark exclude each other: choose one")
+        if shard is None and cluster is None and not spark:
+            return None
+        from treelabel.cluster.shards import parse_share
+
+        return cls(None if shard is None else parse_share(shard), cluster, spark)
+
+    def run(self, verb: "Verb", job: "Job", read: o.ReadArguments, ending: str, json: bool) -> None:
+        """Work on all files, and report what has become of them."""
+        from treelabel.cluster.shards import plan_shards, refuse_failures, run_shards
+        from treelabel.core.progress import progress_bar
+        from treelabel.data.io.tables import data_files, existing_data
+
+        if STANDARD in (job.texts, job.output) or job.output.is_file():
+            raise TreelabelError("shards are files, and their parts go to a folder: give a pattern, and -o FOLDER")
+        job.scorer.check()
+        if verb == "predict" and job.scorer.decides_on_all:
+            raise TreelabelError(
+                f"the rule {job.scorer.rule} decides on all documents together, and a shard has only some: write "
+                "scores with treelabel score, and let treelabel decide take them all"
+            )
+        sources = data_files(existing_data(job.texts))
+        # Read as the first one is: to look into each would take long.
+        reading = read.like(job.model).batch_options(sources[0])
+        jobs = {source: replace(job, texts=source.absolute(), reading=reading) for source in sources}
+        shards = plan_shards(verb, jobs, job.output.absolute(), ending, self.share)
+        if not shards:
+            print_note(f"nothing to do: {len(sources):,} files have no share {self.share}")
+            return
+        with progress_bar("shards", len(shards)) as report, self._engine() as engine:
+            summary = run_shards(shards, engine, report, self.share)
+        print_result(summary.to_json(), f"{job.output}: {summary}", json)
+        refuse_failures(summary, job.output)
+
+    def _engine(self) -> "AbstractContextManager[Engine]":
+        from treelabel.cluster.shards import run_here
+
+        if self.cluster is not None:
+            from treelabel.cluster.ray_engine import ray_engine
+
+            return ray_engine(self.cluster)
+        if self.spark:
+            from treelabel.cluster.spark_engine import run_on_spark
+
+            return nullcontext(run_on_spark)
+        return nullcontext(run_here)
 
 
 @o.with_read_options
@@ -30,6 +109,9 @@ def score(
     top: Annotated[int | None, typer.Option(help="Keep only this many of the largest scores of each document.")] = None,
     to_format: o.ToFormatOption = None,
     resume: ResumeOption = False,
+    shard: ShardOption = None,
+    cluster: ClusterOption = None,
+    spark: SparkOption = False,
     force: o.ForceOption = False,
     require_signature: o.SignatureOption = None,
     json: o.JsonOption = False,
@@ -47,9 +129,15 @@ def score(
     from treelabel.operations.batch_scorer import BatchScorer
     from treelabel.operations.bulk import Job, output_format, score_file
 
+    where = _Sharding.of(shard, cluster, spark)
+    scorer = BatchScorer(model, require_signature=require_signature)
+    if where is not None:
+        name = output_format(STANDARD, to_format, {"parquet": SCORES["parquet"], **SCORES}, "scores")
+        job = Job(scorer, texts, {}, output, name, top=top)
+        where.run("score", job, read, SCORES[name][0], json)
+        return
     o.check_output(output, force or resume, texts)
     name = output_format(output, to_format, SCORES, "scores")
-    scorer = BatchScorer(model, require_signature=require_signature)
     job = Job(scorer, texts, read.like(scorer.model).batch_options(texts), output, name, resume, top)
     job.check()
     written = score_file(job)
@@ -85,6 +173,9 @@ def predict(
     to_format: o.ToFormatOption = None,
     raw: o.RawOption = False,
     resume: ResumeOption = False,
+    shard: ShardOption = None,
+    cluster: ClusterOption = None,
+    spark: SparkOption = False,
     force: o.ForceOption = False,
     require_signature: o.SignatureOption = None,
     json: o.JsonOption = False,
@@ -124,17 +215,25 @@ def predict(
     from treelabel.operations.batch_scorer import BatchScorer, Form
     from treelabel.operations.bulk import Job, output_format, predict_file
 
-    o.check_output(output, force or resume, texts, rule)
+    where = _Sharding.of(shard, cluster, spark)
+    if where is None:
+        o.check_output(output, force or resume, texts, rule)
+    elif output is None:
+        raise TreelabelError("parts need a folder: name it with -o")
     target = STANDARD if output is None else output
     tables = [entry for entry in FORMATS.values() if entry.holds & {"table", "suggestions"}]
     # Objects come first, as what is printed unless something else is asked for.
     tables.sort(key=lambda entry: "objects" not in entry.holds)
-    name = output_format(target, to_format, {entry.name: entry.endings for entry in tables}, "predictions")
+    ending_of = STANDARD if where is not None else target
+    name = output_format(ending_of, to_format, {entry.name: entry.endings for entry in tables}, "predictions")
     entry = FORMATS[name]
     entry.require_extra()
     suggested = None if "suggestions" not in entry.holds else next(iter(entry.holds & {"paths", "path lists"}))
     form = Form(all_labels, alternatives, keep_columns, raw, uris, suggested)
     scorer = BatchScorer(model, rule, unknown=unknown, form=form, require_signature=require_signature)
+    if where is not None:
+        where.run("predict", Job(scorer, texts, {}, target, name), read, entry.endings[0], json)
+        return
     job = Job(scorer, texts, read.like(scorer.model).batch_options(texts), target, name, resume)
     job.check()
     written = predict_file(job)

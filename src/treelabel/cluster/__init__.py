@@ -1,0 +1,1 @@
+"""The same verbs on many machines: every input file is a shard, which any process may work on."""
