@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ _log = logging.getLogger(__name__)
 
 # Seconds without a finished shard after which it is said what is missing.
 PATIENCE = 30.0
+# Seconds that a cluster may take to answer at all.
+CONNECTION_TIMEOUT = 10.0
 # A task whose worker or node died is run again so often: workers may die every few seconds.
 MOST_RETRIES = 100
 # Bytes of a worker beside its model, and how much of a model's folder it takes in memory: arrays are compressed there.
@@ -59,13 +62,14 @@ def _connect(ray: Any, address: str, threads: int) -> None:
     environment = {"env_vars": passed | dict.fromkeys(names, str(threads))}
     options = {"runtime_env": environment, "log_to_driver": False, "logging_level": logging.WARNING}
     try:
+        _require_reachable(address)
         try:
             ray.init(address=address, **options)
         except ConnectionError:
             if address != "auto":
                 raise
             ray.init(include_dashboard=False, **options)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         raise TreelabelError(
             f"--cluster {address}: cannot be reached: {' '.join(str(error).split())[:200]}; start one with "
             "'ray start --head', and give the address that it prints"
@@ -73,6 +77,13 @@ def _connect(ray: Any, address: str, threads: int) -> None:
     nodes = _nodes(ray)
     cpus = sum(node["Resources"].get("CPU", 0) for node in nodes)
     _log.info("cluster: %s nodes, %g CPUs", len(nodes), cpus)
+
+
+def _require_reachable(address: str) -> None:
+    """Refuse an address where nobody listens; Ray itself would wait for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECTION_TIMEOUT).close()
 
 
 def _nodes(ray: Any) -> list[Any]:
