@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # pip installs into the environment from outside, so that the machine needs no ensurepip (Debian: no python3-venv).
 PIP = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python
 
-.PHONY: demo test quick lowest lint bench constraints clean
+.PHONY: demo test quick test-cluster lowest lint bench constraints clean
 
 demo: $(VENV)/.core
 	$(BIN)/treelabel demo
@@ -21,6 +21,15 @@ test: lint
 # Leaves out the tests marked slow, and tries fewer of hypothesis's examples.
 quick: $(VENV)/.dev
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not slow"
+
+# Shards on a simulated cluster of Ray, in an environment of its own: Ray is large.
+test-cluster:
+	$(MAKE) VENV=.venv-cluster .venv-cluster/.cluster
+	.venv-cluster/bin/python -m pytest tests/cluster
+
+$(VENV)/.cluster: $(VENV)/.dev
+	$(PIP) install --quiet --constraint constraints.txt 'ray==2.60.0'
+	@touch $@
 
 # The lowest versions of everything that pyproject.toml declares, in an environment of their own: the main job, and the
 # quick tests. uv finds the versions; pip installs them, and torch as it is pinned for the machine. Old packages warn
@@ -89,4 +98,4 @@ constraints:
 	@touch $(VENV)/.core $(VENV)/.dev
 
 clean:
-	rm -rf $(VENV) .venv-lowest demo-output
+	rm -rf $(VENV) .venv-cluster .venv-lowest demo-output

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from treelabel.models.registry import MODELS, make_model
     from treelabel.neural.losses.registry import LOSSES
     from treelabel.operations.audit import audit
+    from treelabel.operations.batch_scorer import BatchScorer
     from treelabel.operations.fit import PRESETS, fit
     from treelabel.operations.update import update_model
     from treelabel.report.writing import write_report
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from treelabel.scores.score_matrix import Scores
 
 _PLACES = {
+    "BatchScorer": "operations.batch_scorer",
     "Dataset": "data",
     "Decisions": "rules",
     "Evaluator": "evaluation",
@@ -111,6 +113,7 @@ __all__ = [
     "MODELS",
     "PRESETS",
     "RULES",
+    "BatchScorer",
     "Dataset",
     "Decisions",
     "Evaluator",

@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 
-import treelabel
 from treelabel.core import spool
 from treelabel.core.append import AppendFile, StandardOutput, open_append
 from treelabel.core.compute import background
@@ -28,6 +27,7 @@ from treelabel.data.io.tables import data_files, existing_data, write_tables
 from treelabel.evaluation.predictions import prediction_bytes
 from treelabel.models.base import Model
 from treelabel.models.model_inputs import texts_of
+from treelabel.models.persistence.store import package_version
 from treelabel.models.streaming import Decided, batch_size, blank_texts
 from treelabel.operations.batch_scorer import BatchScorer, folder_stamp
 from treelabel.rules.decision_columns import label_separator
@@ -120,7 +120,7 @@ class Job:
         files = [] if self.texts == STANDARD else [(file, file.stat()) for file in data_files(self.texts)]
         listed = (f"{file}, {status.st_size} bytes, {status.st_mtime_ns}" for file, status in files)
         source = "; ".join(listed) or "standard input"
-        made_of = {"model": f"{folder} {digest}", "input": source, "treelabel": treelabel.__version__}
+        made_of = {"model": f"{folder} {digest}", "input": source, "treelabel": package_version()}
         options = {"rule": _content_of_rule(self.scorer.rule), "top": self.top, **self.scorer.settings}
         options |= asdict(self.scorer.form)
         return {**made_of, **options, "format": self.format, "option of reading": repr(dict(self.reading))}
