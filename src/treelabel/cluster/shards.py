@@ -51,7 +51,7 @@ class ShardJob:
 
 @dataclass(frozen=True)
 class ShardResult:
-    """What became of a shard: how many documents its part has, or why it has none."""
+    """The outcome of a shard: how many documents its part has, or why it has none."""
 
     part: str
     source: str
@@ -67,7 +67,7 @@ class ShardResult:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run has done: shards that were there already, that are new, and that could not be worked on."""
+    """The outcome of a run: shards that were there already, that are new, and that could not be worked on."""
 
     shards: int
     skipped: int
@@ -183,7 +183,7 @@ def run_shard(shard: ShardJob) -> ShardResult:
     Parameters
     ----------
     shard
-        The shard.
+        What to do with which file; a part that is there already is left alone.
 
     Returns
     -------

@@ -30,7 +30,7 @@ ONE_LABEL = (
 
 @dataclass(frozen=True)
 class Form:
-    """What stands in a file of predictions."""
+    """The columns of predictions, and how labels are written."""
 
     all_labels: bool = False
     alternatives: int = 0

@@ -216,7 +216,7 @@ class SpoolWriter:
 
 @dataclass(frozen=True)
 class ScoresWritten:
-    """What was written: documents, scores in words, how many texts were empty."""
+    """A file of scores that was written: its documents, the scores in words, how many texts were empty."""
 
     rows: int
     summary: str
@@ -252,7 +252,7 @@ def score_file(job: Job) -> ScoresWritten:
 
 @dataclass(frozen=True)
 class Written:
-    """What was written: documents, by which rule, how many texts were empty, how many cells were escaped."""
+    """A file of predictions that was written: documents, by which rule, empty texts, escaped cells."""
 
     rows: int
     rule: str
