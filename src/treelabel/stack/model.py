@@ -4,30 +4,35 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
 from treelabel.calibration.pools import CandidatePool, Pool, pool_calibration
 from treelabel.core.array_schema import Arrays, Schema, with_prefix
 from treelabel.core.bounded_memory import BLOCK_SCORES, MANY_NODES, TOP_SCORES
-from treelabel.core.errors import TreelabelError
+from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.progress import progress_bar
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.encoders.protocol import Encoder
-from treelabel.encoders.registry import default_encoder_name
+from treelabel.encoders.registry import default_encoder_name, encoder_note, same_encoder
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions
+from treelabel.models.persistence.schema import EncoderNote
 from treelabel.models.persistence.store import files_from, files_to
 from treelabel.models.registry import MODELS, check_setting_names, make_model
-from treelabel.models.settings import Folds, Seed, Settings
+from treelabel.models.settings import Folds, Seconds, Seed, Settings
 from treelabel.rules.decisions import decide
 from treelabel.scores.score_matrix import Scores
-from treelabel.selection.evidence import HeldOut
+from treelabel.selection.evidence import HeldOut, Stage, TuningTrial
 from treelabel.selection.training import draw_folds, hold_out
+from treelabel.stack.tuned_estimators import TUNED_SPECS, WEIGHTS, TuningRun, can_tune, fit_over
 from treelabel.text.tfidf import Tfidf
+
+if TYPE_CHECKING:
+    from treelabel.encoders.tuned_encoder import TunedEncoder
 
 # From this many documents on, one fold is left out instead of each in turn: weights are few.
 MANY_DOCUMENTS = 20_000
@@ -35,6 +40,8 @@ LEFT_OUT_OF_MANY = 4_000
 # How many probabilities of models are kept at most to learn weights from, and of how many documents at least.
 MOST_KEPT = 1 << 25
 FEWEST_KEPT = 500
+# An encoder is tuned without one of so many folds, for so many of them.
+TUNING_CV, TUNING_FOLDS = 4, 1
 
 Spec = str | Mapping[str, Any] | Model
 
@@ -54,10 +61,18 @@ EXTREME_ESTIMATORS: tuple[Spec, ...] = (
 )
 
 
+class TunedNote(TypedDict):
+    """The record of a tuned encoder: the one that was tuned, and the hash of its weights."""
+
+    base: EncoderNote
+    digest: str
+
+
 class StackValues(TypedDict):
-    """The values that each estimator has learned."""
+    """The values that each estimator has learned; the last ones are over the tuned encoder, if there is one."""
 
     estimators: list[dict[str, Any]]
+    tuned: NotRequired[TunedNote]
 
 
 @dataclass(eq=False, repr=False)
@@ -86,7 +101,14 @@ class Stack(Model):
     descriptions : mapping, str or None
         Descriptions of labels, handed to all estimators that take them and do not have their own.
     cv : int
-        The number of folds.
+        The number of folds; an encoder is tuned without a quarter of the documents instead.
+    tune : bool or "auto"
+        Whether the last layers of the encoder are trained on the texts, and linear and prototype over it join the
+        estimators where that pays on held-out documents. "auto" does so for a transformer and up to 20,000 documents.
+    tune_seconds : float or None
+        The time that tuning may take; None for as long as it takes.
+    checkpoint_dir : str or None
+        A folder from which tuning goes on after it was killed, to the same weights.
     seed : int
         Seed of the random numbers.
     """
@@ -94,12 +116,16 @@ class Stack(Model):
     name = "stack"
     needs_encoder = True
     learned = StackValues
+    unsaved = ("hierarchy", "checkpoint_dir")
 
     hierarchy: Hierarchy | None = None
     estimators: tuple[Spec, ...] | None = None
     encoder: str | Encoder | None = None
     descriptions: Descriptions = None
     cv: Folds = 5
+    tune: bool | Literal["auto"] = False
+    tune_seconds: Seconds | None = None
+    checkpoint_dir: str | None = None
     seed: Seed = 0
 
     @property
@@ -150,14 +176,55 @@ class Stack(Model):
             estimator.require_settings()
 
     def _fit(self, train: Training) -> HeldOut | None:
+        self.tuned_: TunedEncoder | None = None
+        self.tuning_, self.stages_ = None, ()
         self.estimators_ = self._fit_estimators(train)
+        run = None
+        if not self._is_extreme and can_tune(self.encoder, train, self.tune):
+            parts = (TUNING_FOLDS if train.valid is None else 0) + 1
+            run = TuningRun.start(train, self.encoder, self.seed, self.tune_seconds, parts, self.checkpoint_dir)
+            if train.valid is not None:
+                self._add_tuned(run, train)
+        evidence, rows = self._left_out(train, run)
         self.pool_: Pool = self._pool.equal(train.hierarchy, len(self.estimators_), train.labels)
-        evidence, rows = self._left_out(train)
-        if not len(rows):
-            return None
-        held = (train if train.valid is None else train.valid)[rows]
-        self.pool_ = self.pool_.fit(evidence, held.labels)
-        return HeldOut.of(self.pool_.probabilities(evidence), held)
+        held = None
+        if len(rows):
+            held = (train if train.valid is None else train.valid)[rows]
+            if len(evidence) > len(self.estimators_) or self.tuned_ is not None:
+                evidence = self._judge_tuning(run, evidence, held, train)
+            self.pool_ = self.pool_.fit(evidence, held.labels)
+        if run is not None:
+            self.stages_ = tuple(run.tuner.stages)
+        if self.tuned_ is not None:
+            # From here on vectors are those of the whole transformer.
+            self.tuned_.by_states = None
+        return None if held is None else HeldOut.of(self.pool_.probabilities(evidence), held)
+
+    def _judge_tuning(self, run: Any, evidence: list[Any], held: Training, train: Training) -> list[Any]:
+        """Keep estimators over the tuned encoder if these are worth it on held-out documents; return the evidence."""
+        frozen = len(evidence) - len(TUNED_SPECS)
+        pool = self._pool.equal(train.hierarchy, len(evidence), train.labels)
+        self.tuning_ = run.judge(pool, evidence, held, frozen)
+        if self.tuning_.kept and self.tuned_ is None and train.stop.reason is None:
+            self._add_tuned(run, train)
+        elif not self.tuning_.kept:
+            self.estimators_, self.tuned_ = self.estimators_[:frozen], None
+        self.pool_ = self._pool.equal(train.hierarchy, len(self.estimators_), train.labels)
+        return evidence[: len(self.estimators_)]
+
+    def _add_tuned(self, run: TuningRun, train: Training) -> None:
+        """Tune the encoder on all documents, going on from a fold's, and fit the estimators over it."""
+        self.tuned_ = run.tune(np.arange(len(train)), "all", run.last)
+        self.estimators_ += fit_over(self.tuned_, train, self._make_tuned)
+
+    def _make_tuned(self, spec: Spec, tuned: Encoder) -> Model:
+        return make_estimator(spec, tuned, self.seed, self.descriptions)
+
+    def _tuning(self) -> TuningTrial | None:
+        return self.tuning_
+
+    def _stages(self) -> tuple[Stage, ...]:
+        return self.stages_
 
     def _fit_estimators(self, train: Training) -> list[Model]:
         """Make the estimators, and fit them."""
@@ -187,7 +254,7 @@ class Stack(Model):
         """Return what an estimator says of texts, of very many labels the largest scores alone."""
         return (estimator._score_top(texts, TOP_SCORES) if self._is_extreme else estimator._score(texts)).values
 
-    def _left_out(self, train: Training) -> tuple[list[Any], LongArray]:
+    def _left_out(self, train: Training, run: TuningRun | None = None) -> tuple[list[Any], LongArray]:
         """Score documents that estimators have not seen: one matrix per estimator, and which documents these are."""
         width = TOP_SCORES if self._is_extreme else min(len(train.hierarchy), MANY_NODES)
         most = max(FEWEST_KEPT, MOST_KEPT // (len(self.estimators_) * width))
@@ -196,16 +263,23 @@ class Stack(Model):
             return [self._scores_of(each, train.valid.texts.take(rows)) for each in self.estimators_], rows
         result: list[list[Any]] = []
         done: list[LongArray] = []
-        folds = make_folds(train, self.cv, self.seed)
+        folds = make_folds(train, self.cv if run is None else TUNING_CV, self.seed)
+        folds = folds if run is None else folds[:TUNING_FOLDS]
         with progress_bar("learning weights", len(folds), train.progress) as report:
             try:
                 for left_out in folds:
-                    others = train[np.setdiff1d(np.arange(len(train)), left_out)]
+                    rest = np.setdiff1d(np.arange(len(train)), left_out)
+                    others = train[rest]
                     if train.stop or not others.labels.nnz:
                         break
                     some = left_out[: max(1, most // len(folds))]
                     texts = train.texts.take(some)
-                    result.append([self._scores_of(each, texts) for each in self._fit_estimators(others)])
+                    estimators = self._fit_estimators(others)
+                    if run is not None:
+                        estimators += fit_over(run.tune(rest, f"fold {len(done) + 1}"), others, self._make_tuned)
+                        if train.stop.reason == "interrupt":
+                            break
+                    result.append([self._scores_of(each, texts) for each in estimators])
                     done.append(some)
                     report(len(done))
             except KeyboardInterrupt:
@@ -248,10 +322,13 @@ class Stack(Model):
             learned, inner = estimator._state()
             values.append(learned)
             arrays |= {f"{index}.{name}": array for name, array in inner.items()}
-        return {"estimators": values}, arrays
+        learned = {"estimators": values}
+        if self.tuned_ is not None:
+            learned["tuned"] = {"base": encoder_note(self.tuned_.base), "digest": self.tuned_.digest}
+        return learned, arrays
 
     def _schema(self, values: dict[str, Any]) -> Schema:
-        unfitted, stored = self._make_estimators(), values["estimators"]
+        unfitted, stored = self._unfitted(self._stored_encoder(values)), values["estimators"]
         if not unfitted or len(stored) != len(unfitted):
             raise TreelabelError(f"{len(stored)} estimators have learned, but the settings name {len(unfitted)}")
         nodes, pool = len(self.hierarchy_), self._pool.equal(self.hierarchy_, len(unfitted))
@@ -262,10 +339,30 @@ class Stack(Model):
             saved = {name: value for name, value in each.flat_settings().items() if name not in each.unsaved}
             each.check_settings(saved, f"estimator {index}: the setting ")
             schemas[f"{index}."] = each.schema(learned)
-        return Schema(parts=schemas)
+        return Schema(parts=schemas, files=(WEIGHTS,) if "tuned" in values else ())
+
+    def _stored_encoder(self, values: dict[str, Any]) -> "TunedEncoder | None":
+        """Make the tuned encoder of a folder, if there is one; its weights are read with the files."""
+        note = values.get("tuned")
+        if note is None:
+            return None
+        with require_extra("neural", "a tuned encoder"):
+            from treelabel.encoders.transformer import TransformerEncoder
+            from treelabel.encoders.tuned_encoder import TunedEncoder
+        base = same_encoder(self.encoder, note["base"])
+        if not isinstance(base, TransformerEncoder):
+            raise TreelabelError(f"the encoder {base.name} was tuned, but is no transformer")
+        return TunedEncoder(base, note["digest"])
+
+    def _unfitted(self, tuned: "TunedEncoder | None") -> list[Model]:
+        """Make all estimators, those over a tuned encoder last."""
+        over = [] if tuned is None else [self._make_tuned(spec, tuned) for spec in TUNED_SPECS]
+        return self._make_estimators() + over
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        self.estimators_ = self._make_estimators()
+        self.tuned_ = self._stored_encoder(values)
+        self.tuning_, self.stages_ = None, ()
+        self.estimators_ = self._unfitted(self.tuned_)
         for index, (each, learned) in enumerate(zip(self.estimators_, values["estimators"], strict=True)):
             each.hierarchy_, each.regime_ = self.hierarchy_, self.regime_
             each._restore(learned, with_prefix(arrays, f"{index}."))
@@ -273,11 +370,15 @@ class Stack(Model):
         self.pool_ = pool.restore(with_prefix(arrays, "pool."))
 
     def _write_files(self, folder: Path) -> None:
+        if self.tuned_ is not None:
+            self.tuned_.write(folder / WEIGHTS)
         for index, estimator in enumerate(self.estimators_):
             with files_to(folder, f"{index}.") as inner:
                 estimator._write_files(inner)
 
     def _read_files(self, folder: Path) -> None:
+        if self.tuned_ is not None:
+            self.tuned_.read(folder / WEIGHTS)
         for index, estimator in enumerate(self.estimators_):
             with files_from(folder, f"{index}.") as inner:
                 estimator._read_files(inner)

@@ -1,0 +1,162 @@
+"""Estimators over a tuned encoder, beside those over the frozen one: kept where held-out documents say that they pay.
+
+The encoder is tuned without some documents, all estimators learn without them, and the pool's weights are learned on
+them. Where the pool is not better with estimators over the tuned encoder than without, these are left out. Else the
+encoder goes on from there with all documents, and the estimators learn from all.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treelabel.calibration.pools import Pool
+from treelabel.core.errors import TreelabelError, require_extra
+from treelabel.core.stopping import StopSignal
+from treelabel.core.types import DoubleArray, LongArray
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import default_encoder, find_encoder
+from treelabel.hierarchy.label_matrices import LabelMatrix
+from treelabel.models.base import Model, Training
+from treelabel.rules.decisions import decide
+from treelabel.rules.registry import DEFAULT_RULES
+from treelabel.scores.score_matrix import Scores
+from treelabel.selection.evidence import TuningTrial
+from treelabel.selection.training import log_losses
+
+if TYPE_CHECKING:
+    from treelabel.encoders.tuned_encoder import TunedEncoder
+    from treelabel.neural.tuning import EncoderTuner
+
+WEIGHTS = "tuned.safetensors"
+TUNED_SPECS: tuple[dict[str, Any], ...] = ({"model": "linear", "tfidf": False}, {"model": "prototype"})
+# "auto" tunes up to so many documents: with more, a frozen encoder and a linear model know as much in less time.
+MOST_TUNED = 20_000
+
+
+def can_tune(encoder: "str | Encoder | None", train: Training, tune: Any) -> bool:
+    """Return whether a stack tunes its encoder: "auto" where it is a transformer and labels have texts to compare.
+
+    Parameters
+    ----------
+    encoder
+        The encoder of the settings; None for the best that is installed.
+    train
+        The training documents.
+    tune
+        The setting; with True, what cannot be tuned is refused.
+
+    Returns
+    -------
+    bool
+    """
+    if tune is False:
+        return False
+    with require_extra("neural", "tuning an encoder"):
+        from treelabel.neural.tuning import can_be_tuned
+    made = default_encoder() if encoder is None else find_encoder(encoder)
+    if not can_be_tuned(made):
+        if tune is True:
+            raise TreelabelError(f"the encoder {made.name} cannot be tuned; expected a transformer, such as minilm")
+        return False
+    counts = np.diff(train.labels.tocsc().indptr)
+    return tune is True or (len(train) <= MOST_TUNED and bool((counts > 1).any()))
+
+
+def judge_pool(pool: Pool, evidence: Sequence[Any], held: Training, seed: int) -> tuple[DoubleArray, DoubleArray]:
+    """Compute the log loss of each held-out document, and whether it is exactly right, each half by the other.
+
+    Parameters
+    ----------
+    pool
+        A pool that has not learned.
+    evidence
+        Scores of each estimator.
+    held
+        The documents.
+    seed
+        Draws the halves.
+
+    Returns
+    -------
+    (array of shape (documents,), array of shape (documents,))
+    """
+    half = np.random.default_rng(seed).permutation(len(held)) % 2
+    losses, exact = [], []
+    for part in (0, 1):
+        rows, others = np.flatnonzero(half == part), np.flatnonzero(half != part)
+        fitted = pool.fit([values[others] for values in evidence], held.labels[others])
+        p = fitted.probabilities([values[rows] for values in evidence])
+        some = held[rows]
+        losses.append(log_losses(p, some))
+        exact.append(_exact(Scores(held.hierarchy, p), some.closed_labels, DEFAULT_RULES[held.regime]))
+    return np.concatenate(losses), np.concatenate(exact)
+
+
+def _exact(scores: Scores, closed: LabelMatrix, rule: str) -> DoubleArray:
+    """Return 1 for each document whose labels are exactly right, else 0."""
+    difference = abs(decide(scores, rule).csr.astype(np.float64) - closed.astype(np.float64))
+    result: DoubleArray = (np.asarray(difference.sum(axis=1)).ravel() == 0).astype(np.float64)
+    return result
+
+
+@dataclass(eq=False)
+class TuningRun:
+    """The tunings of one fit: one per fold, each without its documents, and one of all."""
+
+    tuner: "EncoderTuner"
+    stop: StopSignal
+    parts: int
+    begun: float
+    # What the last tuning gave.
+    last: "TunedEncoder | None" = None
+
+    @classmethod
+    def start(
+        cls,
+        train: Training,
+        encoder: "str | Encoder | None",
+        seed: int,
+        seconds: float | None,
+        parts: int,
+        folder: str | None,
+    ) -> "TuningRun":
+        """Compute the states of texts; `parts` tunings share `seconds`."""
+        from treelabel.neural.tuning import EncoderTuner
+
+        begun = time.monotonic()
+        made: Any = default_encoder() if encoder is None else find_encoder(encoder)
+        tuner = EncoderTuner(train, made, seed, None if folder is None else Path(folder))
+        deadline = min(train.stop.deadline, np.inf if seconds is None else begun + seconds)
+        return cls(tuner, StopSignal(deadline), parts, begun)
+
+    def tune(self, rows: LongArray, name: str, start: "TunedEncoder | None" = None) -> "TunedEncoder":
+        """Tune on some documents, with an equal share of the time that is left."""
+        share = self.stop.share(self.parts)
+        self.parts = max(1, self.parts - 1)
+        steps = self.tuner.planned_steps(rows)
+        tuned = self.tuner.tune(rows, share, name, steps if start is None else steps // 2, start)
+        if share.reason == "interrupt":
+            self.tuner.train.stop.interrupt()
+        self.last = tuned
+        return tuned
+
+    def judge(self, pool: Pool, evidence: Sequence[Any], held: Training, frozen: int) -> TuningTrial:
+        """Compare a pool of all estimators with one of the first `frozen` ones."""
+        seed = self.tuner.seed
+        before, was_right = judge_pool(pool.equal(held.hierarchy, frozen, held.labels), evidence[:frozen], held, seed)
+        after, is_right = judge_pool(pool, evidence, held, seed)
+        gain = float((before - after).mean()) if len(before) else 0.0
+        return TuningTrial(float(was_right.mean()), float(is_right.mean()), len(held), gain > 0)
+
+
+def fit_over(tuned: Encoder, train: Training, make: Any) -> list[Model]:
+    """Make the estimators over a tuned encoder, and fit them."""
+    estimators: list[Model] = [make(spec, tuned) for spec in TUNED_SPECS]
+    for estimator in estimators:
+        estimator.hierarchy_, estimator.regime_ = train.hierarchy, train.regime
+        estimator._fit(train)
+    return estimators
