@@ -268,9 +268,9 @@ def test_other_weights_are_refused(stacked: Any, tmp_path: Path) -> None:
     with pytest.raises(TreelabelError, match=r"tuned\.safetensors"):
         load_model(tmp_path / "model")
     first = next(iter(weights))
-    save_file({**weights, first: weights[first] + 1}, tmp_path / "other.safetensors")
-    with pytest.raises(TreelabelError, match=r"other\.safetensors holds other weights"):
-        stacked.tuned_.read(tmp_path / "other.safetensors")
+    save_file({**weights, first: weights[first] + 1}, file)
+    with pytest.raises(TreelabelError, match=r"tuned\.safetensors holds other weights"):
+        stacked.tuned_.read(tmp_path / "model")
 
 
 def test_the_same_seed_gives_the_same_stack(stacked: Any, folder: Path) -> None:
@@ -294,3 +294,32 @@ def test_a_validation_set_judges_tuning(folder: Path) -> None:
     model = make_stack(folder).fit(data(48, 0), valid=data(40, 1))
     assert model.evidence_.tuning.documents == 40
     assert [stage.name for stage in model.evidence_.stages] == ["tuning, all"]
+
+
+# Prototypes that grow
+
+
+@pytest.fixture(scope="module")
+def grown(folder: Path) -> Any:
+    texts, labels = documents(96, 0)
+    known = [row for row, label in enumerate(labels) if label != "soup"]
+    return make_model("tuned_prototype", encoder=f"{folder}(runtime=torch, max_length=16, pooling=mean)").fit(
+        [texts[row] for row in known], [labels[row] for row in known], hierarchy=TREE
+    )
+
+
+def test_a_label_is_added_without_tuning_again(grown: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    texts, labels = documents(160, 5)
+    soups = [text for text, label in zip(texts, labels, strict=True) if label == "soup"]
+    grown.save(tmp_path / "model")
+    model = load_model(tmp_path / "model")
+    assert np.array_equal(model.score(texts).dense(), grown.score(texts).dense())
+    digest = model.encoder_.encoder.digest
+    model.partial_fit(soups[:2], ["soup"] * 2)
+    assert not caplog.records
+    model.partial_fit(soups[2:30], ["soup"] * 28)
+    assert "the encoder was not tuned on" in caplog.text
+    assert model.encoder_.encoder.digest == digest
+    soup = TREE.names.index("soup")
+    before, after = (each.score(soups[30:]).dense()[:, soup].mean() for each in (grown, model))
+    assert after > before

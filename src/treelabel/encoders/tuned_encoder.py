@@ -12,9 +12,13 @@ from torch import Tensor
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import FloatArray
+from treelabel.encoders.protocol import Encoder
+from treelabel.encoders.registry import encoder_note, same_encoder
 from treelabel.encoders.transformer import TransformerEncoder
 
 Weights = Mapping[str, Tensor]
+# The file of the weights in a model's folder.
+WEIGHTS = "tuned.safetensors"
 
 
 class TunedEncoder(TransformerEncoder):
@@ -67,22 +71,44 @@ class TunedEncoder(TransformerEncoder):
         backbone.load_state_dict(dict(self.weights), strict=False)
         return backbone
 
-    def write(self, file: Path) -> None:
+    def note(self) -> dict[str, Any]:
+        """Return what a model folder records of the encoder, for `restore`."""
+        return {"base": encoder_note(self.base), "digest": self.digest}
+
+    @classmethod
+    def restore(cls, requested: "str | Encoder | None", note: Mapping[str, Any]) -> "TunedEncoder":
+        """Make the encoder of a note; `read` brings its weights.
+
+        Parameters
+        ----------
+        requested
+            The encoder in the model's settings; None finds it by its name.
+        note
+            What `note` returned.
+
+        Returns
+        -------
+        TunedEncoder
+        """
+        base = same_encoder(requested, note["base"])
+        if not isinstance(base, TransformerEncoder):
+            raise TreelabelError(f"the encoder {base.name} was tuned, but is no transformer")
+        return cls(base, note["digest"])
+
+    def write(self, folder: Path) -> None:
         """Write the weights as safetensors."""
         assert self.weights is not None
-        save_file({name: value.contiguous() for name, value in self.weights.items()}, file)
+        save_file({name: value.contiguous() for name, value in self.weights.items()}, folder / WEIGHTS)
 
-    def read(self, file: Path) -> None:
+    def read(self, folder: Path) -> None:
         """Read what `write` wrote; other weights than those that the model was fitted with are refused."""
         try:
-            weights = load_file(file)
+            weights = load_file(folder / WEIGHTS)
         except (SafetensorError, OSError) as error:
-            raise TreelabelError(f"{file.name} holds no weights, or is damaged: {error}") from error
+            raise TreelabelError(f"{WEIGHTS} holds no weights, or is damaged: {error}") from error
         digest = weights_digest(weights)
         if digest != self.digest:
-            raise TreelabelError(
-                f"{file.name} holds other weights ({digest}) than the model has learned ({self.digest})"
-            )
+            raise TreelabelError(f"{WEIGHTS} holds other weights ({digest}) than the model has learned ({self.digest})")
         self.weights = weights
 
 

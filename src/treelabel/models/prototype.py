@@ -19,7 +19,7 @@ from treelabel.core.compute import row_product
 from treelabel.core.errors import TreelabelError
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
-from treelabel.core.types import FloatArray, IntArray
+from treelabel.core.types import FloatArray, IntArray, LongArray
 from treelabel.core.validation import LARGEST, Between
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
@@ -111,12 +111,7 @@ class Prototype(GrowingModel):
 
     def _fit(self, train: Training) -> HeldOut:
         self.encoder_ = CachedEncoder(default_encoder() if self.encoder is None else find_encoder(self.encoder))
-        self.stops_ = inner_terminals(train)
-        plain = normalize_rows(self.encoder_.transform(list(train.texts), train.progress)).astype(np.float32)
-        self.whitening_ = whitening(plain, train, self.shrinkage)
-        vectors = normalize_rows(row_product(plain, self.whitening_))
-        rows = self._rows(train)
-        nothing = Means.first(train.hierarchy, self.stops_, self._label_vectors(train.hierarchy))
+        vectors, rows, nothing = self._start(train)
         self.means_ = nothing.with_texts(vectors, rows)
         most = max(FEWEST_LEFT_OUT, min(MOST_LEFT_OUT, BLOCK_COSINES // len(train.hierarchy)))
         if train.groups is None:
@@ -124,6 +119,24 @@ class Prototype(GrowingModel):
             return self._choose(partial(self.means_.left_out, vectors[left], rows[left]), train[left])
         # Texts of one group are left out together, which takes other means.
         left = hold_out(len(train), min(most, -(-len(train) // GROUPED_PARTS)), self.seed, train.groups)
+        return self._choose_without(left, train, vectors, rows, nothing)
+
+    def _start(self, train: Training) -> tuple[FloatArray, LabelMatrix, Means]:
+        """Learn the whitening; return the vectors of texts, the outputs of each, and means of no text."""
+        self.stops_ = inner_terminals(train)
+        plain = normalize_rows(self.encoder_.transform(list(train.texts), train.progress)).astype(np.float32)
+        self.whitening_ = whitening(plain, train, self.shrinkage)
+        vectors = normalize_rows(row_product(plain, self.whitening_))
+        return (
+            vectors,
+            self._rows(train),
+            Means.first(train.hierarchy, self.stops_, self._label_vectors(train.hierarchy)),
+        )
+
+    def _choose_without(
+        self, left: LongArray, train: Training, vectors: FloatArray, rows: LabelMatrix, nothing: Means
+    ) -> HeldOut:
+        """Choose by documents that are left out together, with the means of all others."""
         others = np.setdiff1d(np.arange(len(train)), left)
         without = nothing.with_texts(vectors[others], rows[others])
 

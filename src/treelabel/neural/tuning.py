@@ -38,9 +38,9 @@ from treelabel.selection.training import Training
 LAYER_SHARE = 3
 LEARNING_RATE, WARMUP_RATIO, MAX_GRAD_NORM, WEIGHT_DECAY = 1e-4, 0.1, 1.0, 0.01
 # Steps: so many per label, within these bounds.
-STEPS_PER_LABEL, LEAST_STEPS, MOST_STEPS = 2.2, 60, 300
+STEPS_PER_LABEL, LEAST_STEPS, MOST_STEPS = 1.5, 60, 300
 # Texts of a label that are trained on at most, and the memory of all their states in bytes.
-MOST_TEXTS, MOST_MEMORY = 64, 1 << 29
+MOST_TEXTS, MOST_MEMORY = 64, 1 << 28
 # Tokens that pass the layers at a time.
 MAX_TOKENS = 1024
 # Vectors of states in float16 differ from those of the whole transformer by less.

@@ -16,11 +16,11 @@ from treelabel.core.progress import progress_bar
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.encoders.protocol import Encoder
-from treelabel.encoders.registry import default_encoder_name, encoder_note, same_encoder
+from treelabel.encoders.registry import default_encoder_name
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions
-from treelabel.models.persistence.schema import EncoderNote
+from treelabel.models.persistence.schema import TunedNote
 from treelabel.models.persistence.store import files_from, files_to
 from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.models.settings import Folds, Seconds, Seed, Settings
@@ -61,13 +61,6 @@ EXTREME_ESTIMATORS: tuple[Spec, ...] = (
 )
 
 
-class TunedNote(TypedDict):
-    """The record of a tuned encoder: the one that was tuned, and the hash of its weights."""
-
-    base: EncoderNote
-    digest: str
-
-
 class StackValues(TypedDict):
     """The values that each estimator has learned; the last ones are over the tuned encoder, if there is one."""
 
@@ -104,9 +97,10 @@ class Stack(Model):
         The number of folds; an encoder is tuned without a quarter of the documents instead.
     tune : bool or "auto"
         Whether the last layers of the encoder are trained on the texts, and linear and prototype over it join the
-        estimators where that pays on held-out documents. "auto" does so for a transformer and up to 20,000 documents.
+        estimators where that pays on held-out documents. "auto" does so for a transformer, and for up to 20,000
+        texts of a million tokens.
     tune_seconds : float or None
-        The time that tuning may take; None for as long as it takes.
+        The time that tuning may take; None for as long as it takes. `max_seconds` of `fit` takes its place.
     checkpoint_dir : str or None
         A folder from which tuning goes on after it was killed, to the same weights.
     seed : int
@@ -177,7 +171,7 @@ class Stack(Model):
 
     def _fit(self, train: Training) -> HeldOut | None:
         self.tuned_: TunedEncoder | None = None
-        self.tuning_, self.stages_ = None, ()
+        self.tuning_, self.stages_, self.tuning_seconds_ = None, (), 0.0
         self.estimators_ = self._fit_estimators(train)
         run = None
         if not self._is_extreme and can_tune(self.encoder, train, self.tune):
@@ -194,7 +188,7 @@ class Stack(Model):
                 evidence = self._judge_tuning(run, evidence, held, train)
             self.pool_ = self.pool_.fit(evidence, held.labels)
         if run is not None:
-            self.stages_ = tuple(run.tuner.stages)
+            self.stages_, self.tuning_seconds_ = tuple(run.tuner.stages), run.seconds
         if self.tuned_ is not None:
             # From here on vectors are those of the whole transformer.
             self.tuned_.by_states = None
@@ -324,7 +318,7 @@ class Stack(Model):
             arrays |= {f"{index}.{name}": array for name, array in inner.items()}
         learned = {"estimators": values}
         if self.tuned_ is not None:
-            learned["tuned"] = {"base": encoder_note(self.tuned_.base), "digest": self.tuned_.digest}
+            learned["tuned"] = self.tuned_.note()
         return learned, arrays
 
     def _schema(self, values: dict[str, Any]) -> Schema:
@@ -343,16 +337,11 @@ class Stack(Model):
 
     def _stored_encoder(self, values: dict[str, Any]) -> "TunedEncoder | None":
         """Make the tuned encoder of a folder, if there is one; its weights are read with the files."""
-        note = values.get("tuned")
-        if note is None:
+        if "tuned" not in values:
             return None
         with require_extra("neural", "a tuned encoder"):
-            from treelabel.encoders.transformer import TransformerEncoder
             from treelabel.encoders.tuned_encoder import TunedEncoder
-        base = same_encoder(self.encoder, note["base"])
-        if not isinstance(base, TransformerEncoder):
-            raise TreelabelError(f"the encoder {base.name} was tuned, but is no transformer")
-        return TunedEncoder(base, note["digest"])
+        return TunedEncoder.restore(self.encoder, values["tuned"])
 
     def _unfitted(self, tuned: "TunedEncoder | None") -> list[Model]:
         """Make all estimators, those over a tuned encoder last."""
@@ -371,14 +360,14 @@ class Stack(Model):
 
     def _write_files(self, folder: Path) -> None:
         if self.tuned_ is not None:
-            self.tuned_.write(folder / WEIGHTS)
+            self.tuned_.write(folder)
         for index, estimator in enumerate(self.estimators_):
             with files_to(folder, f"{index}.") as inner:
                 estimator._write_files(inner)
 
     def _read_files(self, folder: Path) -> None:
         if self.tuned_ is not None:
-            self.tuned_.read(folder / WEIGHTS)
+            self.tuned_.read(folder)
         for index, estimator in enumerate(self.estimators_):
             with files_from(folder, f"{index}.") as inner:
                 estimator._read_files(inner)

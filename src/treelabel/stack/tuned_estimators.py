@@ -31,10 +31,15 @@ if TYPE_CHECKING:
     from treelabel.encoders.tuned_encoder import TunedEncoder
     from treelabel.neural.tuning import EncoderTuner
 
+# The file of its weights, as `TunedEncoder` names it, which only those can import who have torch.
 WEIGHTS = "tuned.safetensors"
 TUNED_SPECS: tuple[dict[str, Any], ...] = ({"model": "linear", "tfidf": False}, {"model": "prototype"})
-# "auto" tunes up to so many documents: with more, a frozen encoder and a linear model know as much in less time.
-MOST_TUNED = 20_000
+# "auto" tunes up to so many documents, and tokens that the encoder reads of them (four characters each, about): with
+# more it takes minutes, and models over the frozen encoder have less to gain.
+MOST_TUNED, MOST_TOKENS = 20_000, 1_000_000
+CHARACTERS_A_TOKEN = 4
+# The share of a limited time that tunings may take; the rest is for what learns after them.
+TUNING_SHARE = 0.6
 
 
 def can_tune(encoder: "str | Encoder | None", train: Training, tune: Any) -> bool:
@@ -57,13 +62,17 @@ def can_tune(encoder: "str | Encoder | None", train: Training, tune: Any) -> boo
         return False
     with require_extra("neural", "tuning an encoder"):
         from treelabel.neural.tuning import can_be_tuned
-    made = default_encoder() if encoder is None else find_encoder(encoder)
+    made: Any = default_encoder() if encoder is None else find_encoder(encoder)
     if not can_be_tuned(made):
         if tune is True:
             raise TreelabelError(f"the encoder {made.name} cannot be tuned; expected a transformer, such as minilm")
         return False
+    if tune is True:
+        return True
+    longest = CHARACTERS_A_TOKEN * made.source.max_length
+    tokens = sum(min(len(text), longest) for text in train.texts) / CHARACTERS_A_TOKEN
     counts = np.diff(train.labels.tocsc().indptr)
-    return tune is True or (len(train) <= MOST_TUNED and bool((counts > 1).any()))
+    return len(train) <= MOST_TUNED and tokens <= MOST_TOKENS and bool((counts > 1).any())
 
 
 def judge_pool(pool: Pool, evidence: Sequence[Any], held: Training, seed: int) -> tuple[DoubleArray, DoubleArray]:
@@ -110,7 +119,8 @@ class TuningRun:
     tuner: "EncoderTuner"
     stop: StopSignal
     parts: int
-    begun: float
+    # The time that states and tunings took.
+    seconds: float
     # What the last tuning gave.
     last: "TunedEncoder | None" = None
 
@@ -124,24 +134,27 @@ class TuningRun:
         parts: int,
         folder: str | None,
     ) -> "TuningRun":
-        """Compute the states of texts; `parts` tunings share `seconds`."""
+        """Compute the states of texts; `parts` tunings share `seconds`, or most of the time that the fit has."""
         from treelabel.neural.tuning import EncoderTuner
 
         begun = time.monotonic()
         made: Any = default_encoder() if encoder is None else find_encoder(encoder)
         tuner = EncoderTuner(train, made, seed, None if folder is None else Path(folder))
-        deadline = min(train.stop.deadline, np.inf if seconds is None else begun + seconds)
-        return cls(tuner, StopSignal(deadline), parts, begun)
+        limit = TUNING_SHARE * (train.stop.deadline - begun)
+        if np.isinf(limit) and seconds is not None:
+            limit = seconds
+        return cls(tuner, StopSignal(begun + limit), parts, time.monotonic() - begun)
 
     def tune(self, rows: LongArray, name: str, start: "TunedEncoder | None" = None) -> "TunedEncoder":
         """Tune on some documents, with an equal share of the time that is left."""
-        share = self.stop.share(self.parts)
+        begun, share = time.monotonic(), self.stop.share(self.parts)
         self.parts = max(1, self.parts - 1)
         steps = self.tuner.planned_steps(rows)
         tuned = self.tuner.tune(rows, share, name, steps if start is None else steps // 2, start)
         if share.reason == "interrupt":
             self.tuner.train.stop.interrupt()
         self.last = tuned
+        self.seconds += time.monotonic() - begun
         return tuned
 
     def judge(self, pool: Pool, evidence: Sequence[Any], held: Training, frozen: int) -> TuningTrial:
