@@ -21,7 +21,8 @@ from treelabel.models.base import Training
 from treelabel.models.model_inputs import training_of
 from treelabel.neural import tuning
 from treelabel.neural.contrastive import LABELS, SIBLINGS, TEXTS, TreeBatches, contrastive_loss, level_loss
-from treelabel.neural.tuning import EncoderTuner
+from treelabel.neural.tuning import EncoderTuner, with_label_texts
+from treelabel.neural.upper_layers import UpperLayers
 
 TREE = Hierarchy.from_paths(["animal > cat", "animal > dog", "food > cake", "food > soup"])
 WORDS = {"cat": "purr claw", "dog": "bark bone", "cake": "sugar oven", "soup": "broth spoon"}
@@ -135,12 +136,21 @@ def test_batches_have_siblings_and_depend_on_the_seed_and_the_step_alone() -> No
     assert not np.array_equal(batches.draw(1, 3), rows)
 
 
+def test_names_and_descriptions_are_texts_of_their_labels() -> None:
+    h = Hierarchy.from_paths(["big_animal > A1", "big_animal > CatDog", "food > B2", "food > soup"])
+    data = training_of(["one", "two", "three"], ["A1", "CatDog", "B2"], h)
+    extended = with_label_texts(data, {"B2": "a cake"})
+    assert list(extended.texts) == ["one", "two", "three", "Cat Dog", "a cake"]
+    assert [h.names[node] for node in extended.labels.indices] == ["A1", "CatDog", "B2", "CatDog", "B2"]
+    assert list(with_label_texts(data[[0]], None).texts) == ["one"]
+
+
 # Encoders
 
 
 def test_states_below_and_layers_above_are_the_whole_encoder(folder: Path) -> None:
     whole, texts = encoder(folder), documents(9, 3)[0]
-    upper = tuning.UpperLayers(whole, 1).eval()
+    upper = UpperLayers(whole, 1).eval()
     below = StateEncoder(whole, 2).transform(texts, progress=False)
     np.testing.assert_allclose(upper.embed(below), whole.transform(texts), atol=2e-3)
     assert all(name.startswith("encoder.layer.2.") for name in upper.weights())

@@ -72,7 +72,8 @@ class TunedPrototype(Prototype):
         left = hold_out(len(train), max(1, len(train) // PARTS), self.seed, train.groups)
         if not can_be_tuned(base) or not len(left):
             return super()._fit(train)
-        tuner = EncoderTuner(train, base, self.seed, None if self.checkpoint_dir is None else Path(self.checkpoint_dir))
+        checkpoints = None if self.checkpoint_dir is None else Path(self.checkpoint_dir)
+        tuner = EncoderTuner(train, base, self.seed, checkpoints, self.descriptions)
         others = np.setdiff1d(np.arange(len(train)), left)
         stop = train.stop
         if self.tune_seconds is not None and np.isinf(stop.deadline):

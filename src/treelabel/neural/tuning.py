@@ -13,24 +13,27 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.progress import progress_bar
 from treelabel.core.stopping import StopSignal, held_interrupt
+from treelabel.core.strings import Strings
 from treelabel.core.types import FloatArray, LongArray
-from treelabel.encoders.backbone import keep_layers, layers_of, pool
+from treelabel.encoders.backbone import layers_of
 from treelabel.encoders.token_states import StateEncoder, TokenStates
 from treelabel.encoders.tokens import token_batches
 from treelabel.encoders.transformer import TransformerEncoder
-from treelabel.encoders.tuned_encoder import TunedEncoder, Weights, weights_digest
-from treelabel.neural.backbones import parameter_depths
+from treelabel.encoders.tuned_encoder import TunedEncoder, weights_digest
+from treelabel.hierarchy.label_matrices import label_matrix
+from treelabel.models.descriptions import Descriptions, is_code, label_text, node_descriptions
 from treelabel.neural.contrastive import TreeBatches, level_loss
 from treelabel.neural.fitting import fixed_seed, hash_documents
 from treelabel.neural.hardware import threads_for
 from treelabel.neural.optimization import Pacing, linear
-from treelabel.neural.weight_files import TrainState, copy_to_cpu, read_checkpoint, resume, save_checkpoint
+from treelabel.neural.upper_layers import MAX_TOKENS, UpperLayers
+from treelabel.neural.weight_files import TrainState, read_checkpoint, resume, save_checkpoint
 from treelabel.selection.evidence import Stage
 from treelabel.selection.training import Training
 
@@ -41,75 +44,9 @@ LEARNING_RATE, WARMUP_RATIO, MAX_GRAD_NORM, WEIGHT_DECAY = 1e-4, 0.1, 1.0, 0.01
 STEPS_PER_LABEL, LEAST_STEPS, MOST_STEPS = 1.5, 60, 300
 # Texts of a label that are trained on at most, and the memory of all their states in bytes.
 MOST_TEXTS, MOST_MEMORY = 64, 1 << 28
-# Tokens that pass the layers at a time.
-MAX_TOKENS = 1024
 # Vectors of states in float16 differ from those of the whole transformer by less.
 TOLERANCE = 0.02
 CHECKPOINT_SECONDS = 60.0
-
-
-class UpperLayers(nn.Module):
-    """The last layers of a transformer and its pooling: the states below them to vectors.
-
-    The transformer itself is called, on tokens that do not matter, and its first layer gets the states instead of what
-    would come from below: masks and positions are its own affair.
-
-    Parameters
-    ----------
-    encoder
-        The transformer.
-    layers
-        How many of its last layers.
-    """
-
-    def __init__(self, encoder: TransformerEncoder, layers: int) -> None:
-        super().__init__()
-        self.source = encoder.source
-        backbone = encoder.load_backbone()
-        last = len(layers_of(backbone)) - layers
-        names = {id(parameter): name for name, parameter in backbone.named_parameters()}
-        trained = {names[id(parameter)]: parameter for parameter, depth in parameter_depths(backbone) if depth > last}
-        for parameter in backbone.parameters():
-            parameter.requires_grad_(False)
-        for parameter in trained.values():
-            parameter.requires_grad_(True)
-        self.trained = trained
-        keep_layers(backbone, slice(last, None))
-        layers_of(backbone)[0].register_forward_pre_hook(self._replace, with_kwargs=True)
-        self.backbone = backbone
-        self._states: Tensor | None = None
-
-    def _replace(self, _: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        if inputs:
-            return (self._states, *inputs[1:]), named
-        return inputs, {**named, "hidden_states": self._states}
-
-    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """Return vectors (n × width) of states (n × length × width) and their mask (n × length)."""
-        self._states = states
-        hidden = self.backbone(input_ids=torch.zeros_like(mask), attention_mask=mask).last_hidden_state
-        vectors = pool(hidden, mask, self.source.pooling)
-        return functional.normalize(vectors, dim=1) if self.source.normalize else vectors
-
-    def weights(self) -> dict[str, Tensor]:
-        """Return copies of what is trained, by its names in the whole transformer."""
-        return copy_to_cpu(self.trained)
-
-    def load(self, weights: Weights) -> None:
-        """Take weights that `weights` returned."""
-        with torch.no_grad():
-            for name, value in weights.items():
-                self.trained[name].copy_(value)
-
-    def embed(self, states: TokenStates) -> FloatArray:
-        """Return one vector per text, in batches of similar length."""
-        device = next(iter(self.trained.values())).device
-        rows = np.zeros((len(states), states.width), np.float32)
-        with torch.inference_mode(), threads_for(self):
-            for batch in token_batches(states.lengths.tolist(), MAX_TOKENS):
-                values, mask = states.batch(batch)
-                rows[batch] = self(values.to(device), mask.to(device)).cpu().numpy()
-        return rows
 
 
 def can_be_tuned(encoder: Any) -> bool:
@@ -117,9 +54,34 @@ def can_be_tuned(encoder: Any) -> bool:
     return isinstance(encoder, TransformerEncoder) and not isinstance(encoder, TunedEncoder)
 
 
+def with_label_texts(train: Training, descriptions: Descriptions) -> Training:
+    """Put the names of labels, with their descriptions, after the documents that have them; codes are left out.
+
+    Parameters
+    ----------
+    train
+        The documents.
+    descriptions
+        Descriptions of labels.
+
+    Returns
+    -------
+    Training
+        The documents, and one more for each label at which some of them end.
+    """
+    h, described = train.hierarchy, node_descriptions(train.hierarchy, descriptions)
+    terminals = np.unique(h.most_specific(train.labels).indices)
+    named = [node for node in terminals.tolist() if node in described or not is_code(h.names[node])]
+    texts = Strings.of([label_text(h.names[node], described.get(node)) for node in named])
+    labels = label_matrix(np.arange(len(named) + 1), named, len(h))
+    return train.followed_by(Training(texts, labels, h, regime=train.regime)) if named else train
+
+
 @dataclass(eq=False)
 class EncoderTuner:
     """Tunes an encoder on some of the texts of training data; the states of texts are shared by all tunings.
+
+    The name of a label, with its description, is one more text of it: a leaf of one text has something to be near to.
 
     Parameters
     ----------
@@ -131,12 +93,15 @@ class EncoderTuner:
         Seed of batches and dropout: the same seed gives the same weights.
     checkpoints
         A folder to go on from after a run was killed.
+    descriptions
+        Descriptions of labels.
     """
 
     train: Training
     encoder: TransformerEncoder
     seed: int = 0
     checkpoints: Path | None = None
+    descriptions: Descriptions = None
     stages: list[Stage] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -145,8 +110,9 @@ class EncoderTuner:
         if count < 2:
             raise TreelabelError(f"the encoder {self.encoder.name} has {count} layers; tuning needs two at least")
         self.below = StateEncoder(self.encoder, count - self.layers)
+        self.data = with_label_texts(self.train, self.descriptions)
         rows = self._sample()
-        texts = list(self.train.texts.take(rows))
+        texts = list(self.data.texts.take(rows))
         self.states = self.below.transform(texts, self.train.progress)
         # Texts that occur more than once have the same states.
         self.row_of = {text: row for row, text in enumerate(texts)}
@@ -154,7 +120,7 @@ class EncoderTuner:
         self._require_tunable()
 
     def _sample(self) -> LongArray:
-        """Choose the texts to train on: some of every label, as far as the memory goes."""
+        """Choose the texts to train on: some of every label, as far as the memory goes, and the labels' own."""
         terminal = TreeBatches.of(self.train).terminal
         rng = np.random.default_rng(self.seed)
         order = rng.permutation(np.flatnonzero(terminal >= 0))
@@ -166,7 +132,8 @@ class EncoderTuner:
         kept = order[rank < MOST_TEXTS][np.argsort(rank[rank < MOST_TEXTS], kind="stable")]
         size = 2 * self.encoder.width * self.encoder.source.max_length
         lengths = [min(size, 2 * self.encoder.width * (2 + len(text) // 2)) for text in self.train.texts.take(kept)]
-        return np.sort(kept[np.cumsum(lengths) <= MOST_MEMORY])
+        of_labels = np.arange(len(self.train), len(self.data))
+        return np.concatenate([np.sort(kept[np.cumsum(lengths) <= MOST_MEMORY]), of_labels])
 
     def _require_tunable(self) -> None:
         """Refuse a transformer whose last layers alone do not give what the whole gives."""
@@ -214,10 +181,10 @@ class EncoderTuner:
         TunedEncoder
             While `by_states` is set, vectors come from states.
         """
-        used = np.intersect1d(rows, self.sampled)
-        batches = TreeBatches.of(self.train[used])
+        used = self.sampled[np.isin(self.sampled, rows) | (self.sampled >= len(self.train))]
+        batches = TreeBatches.of(self.data[used])
         states = self.states.select(np.searchsorted(self.sampled, used))
-        planned = self.planned_steps(used) if steps is None else steps
+        planned = self.planned_steps(rows) if steps is None else steps
         with fixed_seed(self.seed):
             upper = UpperLayers(self.encoder, self.layers)
             if start is not None and start.weights is not None:
@@ -238,7 +205,7 @@ class EncoderTuner:
         """Hash what a checkpoint depends on."""
         described = [self.encoder.fingerprint, str(self.seed), str(steps), "" if start is None else start.digest]
         sha256 = hashlib.sha256("\0".join([*described, self.train.hierarchy.fingerprint]).encode())
-        hash_documents(sha256, self.train[rows])
+        hash_documents(sha256, self.data[rows])
         return sha256.hexdigest()
 
 

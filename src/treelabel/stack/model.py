@@ -176,7 +176,8 @@ class Stack(Model):
         run = None
         if not self._is_extreme and can_tune(self.encoder, train, self.tune):
             parts = (TUNING_FOLDS if train.valid is None else 0) + 1
-            run = TuningRun.start(train, self.encoder, self.seed, self.tune_seconds, parts, self.checkpoint_dir)
+            settings = self.seed, self.tune_seconds, parts, self.checkpoint_dir, self.descriptions
+            run = TuningRun.start(train, self.encoder, *settings)
             if train.valid is not None:
                 self._add_tuned(run, train)
         evidence, rows = self._left_out(train, run)

@@ -21,6 +21,7 @@ from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, find_encoder
 from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.models.base import Model, Training
+from treelabel.models.descriptions import Descriptions
 from treelabel.rules.decisions import decide
 from treelabel.rules.registry import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
@@ -133,13 +134,14 @@ class TuningRun:
         seconds: float | None,
         parts: int,
         folder: str | None,
+        descriptions: Descriptions,
     ) -> "TuningRun":
         """Compute the states of texts; `parts` tunings share `seconds`, or most of the time that the fit has."""
         from treelabel.neural.tuning import EncoderTuner
 
         begun = time.monotonic()
         made: Any = default_encoder() if encoder is None else find_encoder(encoder)
-        tuner = EncoderTuner(train, made, seed, None if folder is None else Path(folder))
+        tuner = EncoderTuner(train, made, seed, None if folder is None else Path(folder), descriptions)
         limit = TUNING_SHARE * (train.stop.deadline - begun)
         if np.isinf(limit) and seconds is not None:
             limit = seconds
