@@ -5,9 +5,10 @@ in which texts of one label differ anyway count less: embeddings are whitened by
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, Self, TypedDict
 
 import numpy as np
 from scipy import sparse
@@ -19,7 +20,7 @@ from treelabel.core.compute import row_product
 from treelabel.core.errors import TreelabelError
 from treelabel.core.matrices import normalize_rows
 from treelabel.core.strings import Strings
-from treelabel.core.types import FloatArray, IntArray, LongArray
+from treelabel.core.types import FloatArray, IntArray
 from treelabel.core.validation import LARGEST, Between
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
@@ -119,7 +120,9 @@ class Prototype(GrowingModel):
             return self._choose(partial(self.means_.left_out, vectors[left], rows[left]), train[left])
         # Texts of one group are left out together, which takes other means.
         left = hold_out(len(train), min(most, -(-len(train) // GROUPED_PARTS)), self.seed, train.groups)
-        return self._choose_without(left, train, vectors, rows, nothing)
+        others = np.setdiff1d(np.arange(len(train)), left)
+        without = nothing.with_texts(vectors[others], rows[others])
+        return self._choose(partial(_cosines, vectors[left], without), train[left])
 
     def _start(self, train: Training) -> tuple[FloatArray, LabelMatrix, Means]:
         """Learn the whitening; return the vectors of texts, the outputs of each, and means of no text."""
@@ -133,17 +136,25 @@ class Prototype(GrowingModel):
             Means.first(train.hierarchy, self.stops_, self._label_vectors(train.hierarchy)),
         )
 
-    def _choose_without(
-        self, left: LongArray, train: Training, vectors: FloatArray, rows: LabelMatrix, nothing: Means
-    ) -> HeldOut:
-        """Choose by documents that are left out together, with the means of all others."""
-        others = np.setdiff1d(np.arange(len(train)), left)
-        without = nothing.with_texts(vectors[others], rows[others])
+    def _fit_calibrated(self, train: Training, held: Training) -> HeldOut:
+        """Fit to documents, and calibrate on others: an encoder that was tuned knows its own documents too well."""
+        self.encoder_ = CachedEncoder(default_encoder() if self.encoder is None else find_encoder(self.encoder))
+        self._make_means(train)
+        most = max(FEWEST_LEFT_OUT, min(MOST_LEFT_OUT, BLOCK_COSINES // len(train.hierarchy)))
+        some = held[np.arange(min(most, len(held)))]
+        return self._choose(partial(_cosines, self._vectors(some.texts), self.means_), some)
 
-        def cosines(strengths: Strengths) -> FloatArray:
-            return np.asarray(row_product(vectors[left], normalize_rows(without.prototypes(strengths)).T), np.float32)
+    def _relearn(self, train: Training, encoder: CachedEncoder, before: int) -> Self:
+        """Return prototypes of other documents by another encoder, with the strengths and calibration of this model."""
+        made = copy(self)
+        made.encoder, made.encoder_ = encoder.encoder, encoder
+        made._make_means(train)
+        made.prototypes_ = made._prototypes()
+        return made
 
-        return self._choose(cosines, train[left])
+    def _make_means(self, train: Training) -> None:
+        vectors, rows, nothing = self._start(train)
+        self.means_ = nothing.with_texts(vectors, rows)
 
     def _check_settings(self) -> None:
         check_descriptions(self.descriptions)
@@ -285,6 +296,11 @@ class Prototype(GrowingModel):
         self.means_ = replace(first, sums=arrays["sums"], counts=arrays["counts"])
         self.calibration_ = self._calibration(OutputSpace.of_all_nodes(self.hierarchy_, self.stops_)).restore(arrays)
         self.prototypes_ = self._prototypes()
+
+
+def _cosines(vectors: FloatArray, means: Means, strengths: Strengths) -> FloatArray:
+    """Compute the cosines of texts with prototypes that do not contain them."""
+    return np.asarray(row_product(vectors, normalize_rows(means.prototypes(strengths)).T), np.float32)
 
 
 def inner_terminals(train: Training) -> IntArray:

@@ -110,15 +110,12 @@ class TreeBatches:
         return np.concatenate(rows)
 
     def levels(self, rows: LongArray) -> list[tuple[float, Tensor]]:
-        """Return the weight and the positives of every level at which some texts belong together.
-
-        Deep levels weigh more, each as much as its depth: what tells leaves apart must not get lost.
-        """
+        """Return the weight and the positives of every level at which some texts belong together."""
         closed = self.closed[rows].astype(np.float32)
         result = []
         for level in range(1, int(self.depth.max(initial=1)) + 1):
             nodes = closed[:, np.flatnonzero(self.depth == level)]
             shared: FloatArray = (nodes @ nodes.T).toarray() > 0
             if np.triu(shared, 1).any():
-                result.append((float(level), torch.from_numpy(shared.astype(np.float32))))
+                result.append((1.0, torch.from_numpy(shared.astype(np.float32))))
         return result

@@ -10,16 +10,13 @@ import numpy as np
 
 from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.stopping import StopSignal
-from treelabel.core.types import FloatArray
 from treelabel.core.validation import Between
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.registry import default_encoder, find_encoder
 from treelabel.encoders.tuned_encoder import WEIGHTS, TunedEncoder
-from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.models.base import Training
 from treelabel.models.persistence.schema import TunedNote
 from treelabel.models.prototype import Prototype, PrototypeValues
-from treelabel.models.prototype_means import Means
 from treelabel.models.settings import Seconds
 from treelabel.neural.tuning import EncoderTuner, can_be_tuned
 from treelabel.selection.evidence import HeldOut, Stage
@@ -79,24 +76,20 @@ class TunedPrototype(Prototype):
         if self.tune_seconds is not None and np.isinf(stop.deadline):
             stop = StopSignal(time.monotonic() + self.tune_seconds)
         first = tuner.tune(others, stop.share(2), "part")
-        held = self._choose_without(left, train, *self._take_over(first, train))
+        requested, self.encoder = self.encoder, first
+        held = self._fit_calibrated(train[others], train[left])
+        self.encoder = requested
         share = stop.share(1)
         tuned = tuner.tune(np.arange(len(train)), share, "all", tuner.planned_steps(others) // 2, first)
         if share.reason == "interrupt":
             train.stop.interrupt()
-        self._take_over(tuned, train)
+        self.encoder_ = CachedEncoder(tuned)
+        self._make_means(train)
         self.prototypes_ = self._prototypes()
         self.stages_ = tuple(tuner.stages)
         self.tuned_texts_, self.tuned_labels_ = self._known()
         tuned.by_states = None
         return held
-
-    def _take_over(self, tuned: TunedEncoder, train: Training) -> tuple[FloatArray, LabelMatrix, Means]:
-        """Make means of all documents by an encoder; return what they are made of."""
-        self.encoder_ = CachedEncoder(tuned)
-        vectors, rows, nothing = self._start(train)
-        self.means_ = nothing.with_texts(vectors, rows)
-        return vectors, rows, nothing
 
     def _stages(self) -> tuple[Stage, ...]:
         return self.stages_

@@ -28,7 +28,7 @@ from treelabel.rules.decisions import decide
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut, Stage, TuningTrial
 from treelabel.selection.training import draw_folds, hold_out
-from treelabel.stack.tuned_estimators import TUNED_SPECS, WEIGHTS, TuningRun, can_tune, fit_over
+from treelabel.stack.tuned_estimators import TUNED_SPECS, WEIGHTS, TuningRun, can_tune
 from treelabel.text.tfidf import Tfidf
 
 if TYPE_CHECKING:
@@ -178,39 +178,31 @@ class Stack(Model):
             parts = (TUNING_FOLDS if train.valid is None else 0) + 1
             settings = self.seed, self.tune_seconds, parts, self.checkpoint_dir, self.descriptions
             run = TuningRun.start(train, self.encoder, *settings)
-            if train.valid is not None:
-                self._add_tuned(run, train)
         evidence, rows = self._left_out(train, run)
-        self.pool_: Pool = self._pool.equal(train.hierarchy, len(self.estimators_), train.labels)
-        held = None
-        if len(rows):
-            held = (train if train.valid is None else train.valid)[rows]
-            if len(evidence) > len(self.estimators_) or self.tuned_ is not None:
-                evidence = self._judge_tuning(run, evidence, held, train)
-            self.pool_ = self.pool_.fit(evidence, held.labels)
+        held = (train if train.valid is None else train.valid)[rows]
+        if run is not None and len(rows):
+            evidence = self._judge_tuning(run, evidence, held, train)
         if run is not None:
             self.stages_, self.tuning_seconds_ = tuple(run.tuner.stages), run.seconds
-        if self.tuned_ is not None:
-            # From here on vectors are those of the whole transformer.
-            self.tuned_.by_states = None
-        return None if held is None else HeldOut.of(self.pool_.probabilities(evidence), held)
+        self.pool_: Pool = self._pool.equal(train.hierarchy, len(self.estimators_), train.labels)
+        if not len(rows):
+            return None
+        self.pool_ = self.pool_.fit(evidence, held.labels)
+        return HeldOut.of(self.pool_.probabilities(evidence), held)
 
-    def _judge_tuning(self, run: Any, evidence: list[Any], held: Training, train: Training) -> list[Any]:
-        """Keep estimators over the tuned encoder if these are worth it on held-out documents; return the evidence."""
-        frozen = len(evidence) - len(TUNED_SPECS)
+    def _judge_tuning(self, run: TuningRun, evidence: list[Any], held: Training, train: Training) -> list[Any]:
+        """Add estimators over the tuned encoder if they are worth it on held-out documents; return the evidence."""
+        frozen = len(self.estimators_)
         pool = self._pool.equal(train.hierarchy, len(evidence), train.labels)
         self.tuning_ = run.judge(pool, evidence, held, frozen)
-        if self.tuning_.kept and self.tuned_ is None and train.stop.reason is None:
-            self._add_tuned(run, train)
-        elif not self.tuning_.kept:
-            self.estimators_, self.tuned_ = self.estimators_[:frozen], None
-        self.pool_ = self._pool.equal(train.hierarchy, len(self.estimators_), train.labels)
-        return evidence[: len(self.estimators_)]
-
-    def _add_tuned(self, run: TuningRun, train: Training) -> None:
-        """Tune the encoder on all documents, going on from a fold's, and fit the estimators over it."""
-        self.tuned_ = run.tune(np.arange(len(train)), "all", run.last)
-        self.estimators_ += fit_over(self.tuned_, train, self._make_tuned)
+        if not self.tuning_.kept or train.stop.reason is not None:
+            return evidence[:frozen]
+        is_final = train.valid is not None
+        self.estimators_ += run.calibrated if is_final else run.finish(train, len(train) - len(held))
+        self.tuned_ = run.last
+        # From here on vectors are those of the whole transformer.
+        self.tuned_.by_states = None
+        return evidence
 
     def _make_tuned(self, spec: Spec, tuned: Encoder) -> Model:
         return make_estimator(spec, tuned, self.seed, self.descriptions)
@@ -255,7 +247,11 @@ class Stack(Model):
         most = max(FEWEST_KEPT, MOST_KEPT // (len(self.estimators_) * width))
         if train.valid is not None:
             rows = np.random.default_rng(self.seed).permutation(len(train.valid))[:most]
-            return [self._scores_of(each, train.valid.texts.take(rows)) for each in self.estimators_], rows
+            scores = [self._scores_of(each, train.valid.texts.take(rows)) for each in self.estimators_]
+            if run is not None:
+                tuned = run.tune(np.arange(len(train)), "all")
+                scores += run.held_scores(tuned, train, train.valid[rows], self._make_tuned)
+            return scores, rows
         result: list[list[Any]] = []
         done: list[LongArray] = []
         folds = make_folds(train, self.cv if run is None else TUNING_CV, self.seed)
@@ -269,12 +265,11 @@ class Stack(Model):
                         break
                     some = left_out[: max(1, most // len(folds))]
                     texts = train.texts.take(some)
-                    estimators = self._fit_estimators(others)
+                    scores = [self._scores_of(each, texts) for each in self._fit_estimators(others)]
                     if run is not None:
-                        estimators += fit_over(run.tune(rest, f"fold {len(done) + 1}"), others, self._make_tuned)
-                        if train.stop.reason == "interrupt":
-                            break
-                    result.append([self._scores_of(each, texts) for each in estimators])
+                        tuned = run.tune(rest, f"fold {len(done) + 1}")
+                        scores += run.held_scores(tuned, others, train[some], self._make_tuned)
+                    result.append(scores)
                     done.append(some)
                     report(len(done))
             except KeyboardInterrupt:

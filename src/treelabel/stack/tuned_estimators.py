@@ -1,13 +1,15 @@
 """Estimators over a tuned encoder, beside those over the frozen one: kept where held-out documents say that they pay.
 
 The encoder is tuned without some documents, all estimators learn without them, and the pool's weights are learned on
-them. Where the pool is not better with estimators over the tuned encoder than without, these are left out. Else the
-encoder goes on from there with all documents, and the estimators learn from all.
+them. Estimators over the tuned encoder are calibrated on held-out documents, too, since the encoder knows its own too
+well: each half of them by the other half. Where the pool is not better with them than without, they are left out. Else
+the encoder goes on from there with all documents, and the estimators learn from all, with the calibration that they
+have.
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +19,13 @@ from treelabel.calibration.pools import Pool
 from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import DoubleArray, LongArray
+from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import default_encoder, find_encoder
 from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions
+from treelabel.models.prototype import Prototype
 from treelabel.rules.decisions import decide
 from treelabel.rules.registry import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
@@ -39,8 +43,13 @@ TUNED_SPECS: tuple[dict[str, Any], ...] = ({"model": "linear", "tfidf": False}, 
 # more it takes minutes, and models over the frozen encoder have less to gain.
 MOST_TUNED, MOST_TOKENS = 20_000, 1_000_000
 CHARACTERS_A_TOKEN = 4
+# With fewer documents there is nothing to judge tuning by.
+FEWEST_TUNED = 16
 # The share of a limited time that tunings may take; the rest is for what learns after them.
 TUNING_SHARE = 0.6
+
+
+MakeEstimator = Callable[[Any, Encoder], Model]
 
 
 def can_tune(encoder: "str | Encoder | None", train: Training, tune: Any) -> bool:
@@ -59,7 +68,7 @@ def can_tune(encoder: "str | Encoder | None", train: Training, tune: Any) -> boo
     -------
     bool
     """
-    if tune is False:
+    if tune is False or len(train) < FEWEST_TUNED:
         return False
     with require_extra("neural", "tuning an encoder"):
         from treelabel.neural.tuning import can_be_tuned
@@ -122,8 +131,9 @@ class TuningRun:
     parts: int
     # The time that states and tunings took.
     seconds: float
-    # What the last tuning gave.
+    # What the last tuning gave, and estimators over it that are calibrated on what it has not seen.
     last: "TunedEncoder | None" = None
+    calibrated: list[Any] = field(default_factory=list)
 
     @classmethod
     def start(
@@ -159,6 +169,46 @@ class TuningRun:
         self.seconds += time.monotonic() - begun
         return tuned
 
+    def held_scores(self, tuned: Encoder, train: Training, held: Training, make: MakeEstimator) -> list[Any]:
+        """Fit estimators over a tuned encoder, and score documents that neither has seen.
+
+        Parameters
+        ----------
+        tuned
+            An encoder that was tuned on `train`.
+        train
+            Documents to learn from.
+        held
+            Documents to calibrate on, and to score: each half by what was calibrated on the other.
+        make
+            Makes an estimator of its description and an encoder.
+
+        Returns
+        -------
+        list
+            Scores of each estimator.
+        """
+        halves = [np.arange(part, len(held), 2) for part in (0, 1)]
+        order = np.argsort(np.concatenate(halves), kind="stable")
+        result, self.calibrated = [], []
+        for spec in TUNED_SPECS:
+            parts = [
+                fit_calibrated(make(spec, tuned), train, held[others])._score(held.texts.take(rows)).values
+                for rows, others in (halves, halves[::-1])
+            ]
+            result.append(Scores.concat(train.hierarchy, parts)[order].values)
+            self.calibrated.append(fit_calibrated(make(spec, tuned), train, held))
+        return result
+
+    def finish(self, train: Training, before: int) -> list[Model]:
+        """Tune the encoder on all documents, going on from what a fold has, and let the estimators learn from all."""
+        first = self.last
+        encoder = CachedEncoder(self.tune(np.arange(len(train)), "all", first))
+        if first is not None:
+            # What it knows of states is not needed any more.
+            first.by_states = None
+        return [each._relearn(train, encoder, before) for each in self.calibrated]
+
     def judge(self, pool: Pool, evidence: Sequence[Any], held: Training, frozen: int) -> TuningTrial:
         """Compare a pool of all estimators with one of the first `frozen` ones."""
         seed = self.tuner.seed
@@ -168,10 +218,11 @@ class TuningRun:
         return TuningTrial(float(was_right.mean()), float(is_right.mean()), len(held), gain > 0)
 
 
-def fit_over(tuned: Encoder, train: Training, make: Any) -> list[Model]:
-    """Make the estimators over a tuned encoder, and fit them."""
-    estimators: list[Model] = [make(spec, tuned) for spec in TUNED_SPECS]
-    for estimator in estimators:
-        estimator.hierarchy_, estimator.regime_ = train.hierarchy, train.regime
-        estimator._fit(train)
-    return estimators
+def fit_calibrated(estimator: Model, train: Training, held: Training) -> Model:
+    """Fit an estimator to documents, calibrated on others."""
+    estimator.hierarchy_, estimator.regime_ = train.hierarchy, train.regime
+    if isinstance(estimator, Prototype):
+        estimator._fit_calibrated(train, held)
+    else:
+        estimator._fit(replace(train, valid=held))
+    return estimator
