@@ -4,7 +4,7 @@ import logging
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, ClassVar, NotRequired
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class TunedPrototype(Prototype):
     """
 
     name = "tuned_prototype"
-    learned = TunedPrototypeValues
+    learned: ClassVar[Any] = TunedPrototypeValues
     unsaved = ("hierarchy", "checkpoint_dir")
 
     tune_seconds: Seconds | None = None
@@ -65,7 +65,8 @@ class TunedPrototype(Prototype):
 
     def _fit(self, train: Training) -> HeldOut:
         base: Any = default_encoder() if self.encoder is None else find_encoder(self.encoder)
-        self.stages_, self.tuned_texts_, self.tuned_labels_ = (), 0.0, 0.0
+        self.stages_: tuple[Stage, ...] = ()
+        self.tuned_texts_, self.tuned_labels_ = 0.0, 0.0
         left = hold_out(len(train), max(1, len(train) // PARTS), self.seed, train.groups)
         if not can_be_tuned(base) or not len(left):
             return super()._fit(train)

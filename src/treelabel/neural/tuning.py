@@ -28,7 +28,7 @@ from treelabel.encoders.transformer import TransformerEncoder
 from treelabel.encoders.tuned_encoder import TunedEncoder, weights_digest
 from treelabel.hierarchy.label_matrices import label_matrix
 from treelabel.models.descriptions import Descriptions, is_code, label_text, node_descriptions
-from treelabel.neural.contrastive import TreeBatches, level_loss
+from treelabel.neural.contrastive import LABELS, TEXTS, TreeBatches, level_loss
 from treelabel.neural.fitting import fixed_seed, hash_documents
 from treelabel.neural.hardware import threads_for
 from treelabel.neural.optimization import Pacing, linear
@@ -39,9 +39,9 @@ from treelabel.selection.training import Training
 
 # One layer of so many is trained, the last ones.
 LAYER_SHARE = 3
-LEARNING_RATE, WARMUP_RATIO, MAX_GRAD_NORM, WEIGHT_DECAY = 1e-4, 0.1, 1.0, 0.01
-# Steps: so many per label, within these bounds.
-STEPS_PER_LABEL, LEAST_STEPS, MOST_STEPS = 1.5, 60, 300
+LEARNING_RATE, WARMUP_RATIO, MAX_GRAD_NORM, WEIGHT_DECAY = 4e-4, 0.1, 1.0, 0.01
+# Steps: as many as pass so many times over the texts, within these bounds.
+PASSES, LEAST_STEPS, MOST_STEPS = 5, 10, 300
 # Texts of a label that are trained on at most, and the memory of all their states in bytes.
 MOST_TEXTS, MOST_MEMORY = 64, 1 << 28
 # Vectors of states in float16 differ from those of the whole transformer by less.
@@ -149,9 +149,9 @@ class EncoderTuner:
             )
 
     def planned_steps(self, rows: LongArray) -> int:
-        """Return how many steps suit the labels of some documents."""
-        labels = len(np.unique(TreeBatches.of(self.train[rows]).terminal))
-        return int(np.clip(STEPS_PER_LABEL * labels, LEAST_STEPS, MOST_STEPS))
+        """Return how many steps suit so many documents, and the texts of labels."""
+        texts = len(np.intersect1d(rows, self.sampled)) + len(self.data) - len(self.train)
+        return int(np.clip(np.ceil(PASSES * texts / (LABELS * TEXTS)), LEAST_STEPS, MOST_STEPS))
 
     def tune(
         self,
@@ -284,7 +284,7 @@ class _Training:
             return 0.0
         vectors = functional.normalize(self._vectors(rows), dim=1)
         loss = level_loss(vectors, [(weight, positives.to(vectors.device)) for weight, positives in levels])
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(list(self.upper.trained.values()), MAX_GRAD_NORM)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

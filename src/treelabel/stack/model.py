@@ -171,7 +171,9 @@ class Stack(Model):
 
     def _fit(self, train: Training) -> HeldOut | None:
         self.tuned_: TunedEncoder | None = None
-        self.tuning_, self.stages_, self.tuning_seconds_ = None, (), 0.0
+        self.tuning_: TuningTrial | None = None
+        self.stages_: tuple[Stage, ...] = ()
+        self.tuning_seconds_ = 0.0
         self.estimators_ = self._fit_estimators(train)
         run = None
         if not self._is_extreme and can_tune(self.encoder, train, self.tune):
@@ -179,30 +181,30 @@ class Stack(Model):
             settings = self.seed, self.tune_seconds, parts, self.checkpoint_dir, self.descriptions
             run = TuningRun.start(train, self.encoder, *settings)
         evidence, rows = self._left_out(train, run)
-        held = (train if train.valid is None else train.valid)[rows]
-        if run is not None and len(rows):
-            evidence = self._judge_tuning(run, evidence, held, train)
-        if run is not None:
-            self.stages_, self.tuning_seconds_ = tuple(run.tuner.stages), run.seconds
+        if run is not None and not self._add_tuned(run, evidence, rows, train):
+            # As if nothing had been tuned: with all folds.
+            evidence, rows = self._left_out(train)
         self.pool_: Pool = self._pool.equal(train.hierarchy, len(self.estimators_), train.labels)
         if not len(rows):
             return None
+        held = (train if train.valid is None else train.valid)[rows]
         self.pool_ = self.pool_.fit(evidence, held.labels)
         return HeldOut.of(self.pool_.probabilities(evidence), held)
 
-    def _judge_tuning(self, run: TuningRun, evidence: list[Any], held: Training, train: Training) -> list[Any]:
-        """Add estimators over the tuned encoder if they are worth it on held-out documents; return the evidence."""
-        frozen = len(self.estimators_)
-        pool = self._pool.equal(train.hierarchy, len(evidence), train.labels)
-        self.tuning_ = run.judge(pool, evidence, held, frozen)
-        if not self.tuning_.kept or train.stop.reason is not None:
-            return evidence[:frozen]
-        is_final = train.valid is not None
-        self.estimators_ += run.calibrated if is_final else run.finish(train, len(train) - len(held))
-        self.tuned_ = run.last
-        # From here on vectors are those of the whole transformer.
-        self.tuned_.by_states = None
-        return evidence
+    def _add_tuned(self, run: TuningRun, evidence: list[Any], rows: LongArray, train: Training) -> bool:
+        """Add estimators over the tuned encoder if they are worth it on held-out documents; return whether they are."""
+        if len(rows) and not train.stop:
+            held = (train if train.valid is None else train.valid)[rows]
+            pool = self._pool.equal(train.hierarchy, len(evidence), train.labels)
+            self.tuning_ = run.judge(pool, evidence, held, len(self.estimators_))
+        if self.tuning_ is not None and self.tuning_.kept:
+            is_final = train.valid is not None
+            self.estimators_ += run.calibrated if is_final else run.finish(train, len(train) - len(rows))
+            self.tuned_ = run.last
+            # From here on vectors are those of the whole transformer.
+            self.tuned_.by_states = None
+        self.stages_, self.tuning_seconds_ = tuple(run.tuner.stages), run.seconds
+        return self.tuned_ is not None
 
     def _make_tuned(self, spec: Spec, tuned: Encoder) -> Model:
         return make_estimator(spec, tuned, self.seed, self.descriptions)
