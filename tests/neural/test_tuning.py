@@ -42,7 +42,7 @@ def documents(count: int, seed: int) -> tuple[list[str], list[str]]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_bert(tmp_path_factory.mktemp("encoder") / "tiny", documents(400, 9)[0], layers=3)
+    return tiny_bert(tmp_path_factory.mktemp("encoder") / "tiny", [*documents(400, 9)[0], *WORDS, *WORDS], layers=3)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,7 +51,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("TREELABEL_CACHE", str(tmp_path_factory.mktemp("cache")))
         # So that a transformer with random weights learns in a second.
         patch.setattr(tuning, "LEARNING_RATE", 3e-3)
-        patch.setattr(tuning, "LEAST_STEPS", 60)
+        patch.setattr(tuning, "LEAST_STEPS", 100)
         yield
 
 
@@ -203,10 +203,10 @@ def test_a_tuning_that_was_killed_goes_on_to_the_same_bits(
     with pytest.raises(MemoryError):
         tuned_on(train, folder, checkpoints=tmp_path)
     assert tuned_on(train, folder, checkpoints=tmp_path).digest == expected
-    assert steps[0] == 11 + 50
+    assert steps[0] == 11 + 90
     # What is over is not done again; other documents are another run.
     assert tuned_on(train, folder, checkpoints=tmp_path).digest == expected
-    assert steps[0] == 61
+    assert steps[0] == 101
     with pytest.raises(TreelabelError, match="the checkpoint of another run"):
         tuned_on(train, folder, np.arange(40), checkpoints=tmp_path)
 
