@@ -219,6 +219,17 @@ def test_a_deadline_ends_tuning(train: Training, folder: Path) -> None:
     assert np.isfinite(tuned.transform(["cat"])).all()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("runtime", "error"), [("onnx", 1e-4), ("int8", 0.2)])
+def test_a_tuned_encoder_runs_as_a_graph(train: Training, folder: Path, runtime: str, error: float) -> None:
+    tuned, texts = tuned_on(train, folder), documents(9, 3)[0]
+    tuned.by_states = None
+    base: Any = find_encoder(f"{folder}(runtime={runtime}, max_length=16, pooling=mean)")
+    graph = TunedEncoder(base, tuned.digest, tuned.weights)
+    np.testing.assert_allclose(graph.transform(texts), tuned.transform(texts), atol=error)
+    assert np.abs(graph.transform(texts) - base.transform(texts)).max() > error
+
+
 def test_weights_that_are_no_numbers_are_refused() -> None:
     with pytest.raises(TreelabelError, match="a of a tuned encoder holds what is no finite number"):
         weights_digest({"a": torch.tensor([np.nan], dtype=torch.float32)})
@@ -298,6 +309,13 @@ def test_auto_leaves_other_encoders_alone(folder: Path) -> None:
             make_stack(folder, encoder="words").fit(data(24, 0))
     alone = Dataset.of(["purr", "bark"], [["cat"], ["dog"]], TREE)
     assert make_stack(folder, tune="auto").fit(alone).evidence_.tuning is None
+
+
+def test_a_deadline_leaves_the_encoder_as_it_is(folder: Path) -> None:
+    model = make_stack(folder).fit(data(48, 0), max_seconds=0)
+    assert model.stopped_ == "deadline"
+    assert model.tuned_ is None
+    assert len(model.estimators_) == 1
 
 
 def test_a_validation_set_judges_tuning(folder: Path) -> None:

@@ -1,6 +1,5 @@
 """Several models as one: their scores are pooled, with weights learned on documents that they have not seen."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,12 +21,12 @@ from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions
 from treelabel.models.persistence.schema import TunedNote
 from treelabel.models.persistence.store import files_from, files_to
-from treelabel.models.registry import MODELS, check_setting_names, make_model
 from treelabel.models.settings import Folds, Seconds, Seed, Settings
 from treelabel.rules.decisions import decide
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut, Stage, TuningTrial
 from treelabel.selection.training import draw_folds, hold_out
+from treelabel.stack.estimator_specs import Spec, make_estimator
 from treelabel.stack.tuned_estimators import TUNED_SPECS, WEIGHTS, TuningRun, can_tune
 from treelabel.text.tfidf import Tfidf
 
@@ -42,8 +41,6 @@ MOST_KEPT = 1 << 25
 FEWEST_KEPT = 500
 # An encoder is tuned without one of so many folds, for so many of them.
 TUNING_CV, TUNING_FOLDS = 4, 1
-
-Spec = str | Mapping[str, Any] | Model
 
 # On training data of four sets, out of fold, no other choice of linear models, bag and prototype is clearly better.
 DEFAULT_ESTIMATORS: tuple[Spec, ...] = (
@@ -176,7 +173,7 @@ class Stack(Model):
         self.tuning_seconds_ = 0.0
         self.estimators_ = self._fit_estimators(train)
         run = None
-        if not self._is_extreme and can_tune(self.encoder, train, self.tune):
+        if not self._is_extreme and not train.stop and can_tune(self.encoder, train, self.tune):
             parts = (TUNING_FOLDS if train.valid is None else 0) + 1
             settings = self.seed, self.tune_seconds, parts, self.checkpoint_dir, self.descriptions
             run = TuningRun.start(train, self.encoder, *settings)
@@ -200,9 +197,7 @@ class Stack(Model):
         if self.tuning_ is not None and self.tuning_.kept:
             is_final = train.valid is not None
             self.estimators_ += run.calibrated if is_final else run.finish(train, len(train) - len(rows))
-            self.tuned_ = run.last
-            # From here on vectors are those of the whole transformer.
-            self.tuned_.by_states = None
+            self.tuned_ = run.take_last()
         self.stages_, self.tuning_seconds_ = tuple(run.tuner.stages), run.seconds
         return self.tuned_ is not None
 
@@ -369,48 +364,6 @@ class Stack(Model):
         for index, estimator in enumerate(self.estimators_):
             with files_from(folder, f"{index}.") as inner:
                 estimator._read_files(inner)
-
-
-def make_estimator(spec: Spec, encoder: str | Encoder | None, seed: int, descriptions: Descriptions = None) -> Model:
-    """Make a model of its description.
-
-    Parameters
-    ----------
-    spec : str, mapping or Model
-        A name of MODELS, a mapping with it and settings, or a model whose settings are copied.
-    encoder : str, Encoder or None
-        The encoder, unless the description has one.
-    seed : int
-        The seed, unless the description has one.
-    descriptions : mapping, str or None
-        Descriptions of labels, unless the description has some.
-
-    Returns
-    -------
-    Model
-        A model that has not learned.
-
-    >>> make_estimator({"model": "linear", "C": 2.0}, None, 5).get_params()["C"]
-    2.0
-    """
-    if isinstance(spec, Model):
-        return without_checkpoints(type(spec)(**spec.get_params(deep=False)))
-    reported = dict(spec) if isinstance(spec, Mapping) else {"model": spec}
-    if not isinstance(reported.get("model"), str):
-        raise TreelabelError(f"expected the name of a model, or a mapping that has it as 'model', found {spec!r}")
-    name = reported.pop("model")
-    known = MODELS.find(name).maker.setting_names()
-    shared = {"encoder": encoder, "seed": seed, "descriptions": descriptions}
-    usual = {key: value for key, value in shared.items() if key in known}
-    # JSON has no tuples.
-    exclusive = {key: tuple(value) if isinstance(value, list) else value for key, value in reported.items()}
-    check_setting_names(name, exclusive)
-    return without_checkpoints(make_model(name, **{**usual, **exclusive}))
-
-
-def without_checkpoints(model: Model) -> Model:
-    """Return a model without checkpoints: one that learns several times has no one place to go on from."""
-    return model.set_params(checkpoint_dir=None) if "checkpoint_dir" in model.setting_names() else model
 
 
 def make_folds(train: Training, cv: int, seed: int) -> list[LongArray]:

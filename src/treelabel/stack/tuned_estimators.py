@@ -209,6 +209,12 @@ class TuningRun:
             first.by_states = None
         return [each._relearn(train, encoder, before) for each in self.calibrated]
 
+    def take_last(self) -> "TunedEncoder":
+        """Return what the last tuning gave, to score with: from here on vectors are those of the whole transformer."""
+        assert self.last is not None
+        self.last.by_states = None
+        return self.last
+
     def judge(self, pool: Pool, evidence: Sequence[Any], held: Training, frozen: int) -> TuningTrial:
         """Compare a pool of all estimators with one of the first `frozen` ones."""
         seed = self.tuner.seed
