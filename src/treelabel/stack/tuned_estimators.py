@@ -2,9 +2,8 @@
 
 The encoder is tuned without some documents, all estimators learn without them, and the pool's weights are learned on
 them. Estimators over the tuned encoder are calibrated on held-out documents, too, since the encoder knows its own too
-well: each half of them by the other half. Where the pool is not better with them than without, they are left out. Else
-the encoder goes on from there with all documents, and the estimators learn from all, with the calibration that they
-have.
+well: each half of them by the other half. Where the pool is worse with them than without, they are left out. Else the
+encoder goes on from there with all documents, and the estimators learn from all, with the calibration that they have.
 """
 
 import time
@@ -216,12 +215,18 @@ class TuningRun:
         return self.last
 
     def judge(self, pool: Pool, evidence: Sequence[Any], held: Training, frozen: int) -> TuningTrial:
-        """Compare a pool of all estimators with one of the first `frozen` ones."""
+        """Compare a pool of all estimators with one of the first `frozen` ones.
+
+        All are kept unless their log loss is larger by more than a standard error: the encoder that is kept has seen a
+        third more texts than the one that is judged.
+        """
         seed = self.tuner.seed
         before, was_right = judge_pool(pool.equal(held.hierarchy, frozen, held.labels), evidence[:frozen], held, seed)
         after, is_right = judge_pool(pool, evidence, held, seed)
-        gain = float((before - after).mean()) if len(before) else 0.0
-        return TuningTrial(float(was_right.mean()), float(is_right.mean()), len(held), gain > 0)
+        gains = before - after
+        error = float(gains.std() / np.sqrt(max(1, len(gains)))) if len(gains) else 0.0
+        kept = len(gains) > 0 and float(gains.mean()) > -error
+        return TuningTrial(float(was_right.mean()), float(is_right.mean()), len(held), kept)
 
 
 def fit_calibrated(estimator: Model, train: Training, held: Training) -> Model:
