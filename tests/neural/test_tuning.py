@@ -1,5 +1,6 @@
 """Tuned encoders: the loss is the paper's, one term a level; same seed, same bits; saved, resumed and grown alike."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from tests.helpers import WordVectors, load_model, make_model, registered, tiny_bert
+from tests.helpers import Run, WordVectors, load_model, make_model, registered, tiny_bert
 from treelabel import Dataset, Hierarchy, TreelabelError
 from treelabel.core.stopping import StopSignal
 from treelabel.encoders.registry import find_encoder
@@ -351,3 +352,12 @@ def test_a_label_is_added_without_tuning_again(grown: Any, tmp_path: Path, caplo
     soup = TREE.names.index("soup")
     before, after = (each.score(soups[30:]).dense()[:, soup].mean() for each in (grown, model))
     assert after > before
+
+
+def test_fit_says_what_tuning_was_worth(folder: Path, run: Run, tmp_path: Path) -> None:
+    rows = zip(*documents(64, 0), strict=True)
+    (tmp_path / "few.csv").write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    name = f"{folder}(runtime=torch, max_length=16, pooling=mean)"
+    settings = ("--model", "stack", "--encoder", name, "--set", "tune=true", "--set", "estimators=('linear',)")
+    ended = run("fit", tmp_path / "few.csv", "-o", tmp_path / "model", *settings)
+    assert re.search(r"tuning: [01]\.\d+ -> [01]\.\d+ exactly right on 16 held-out documents.*, \d+ s\n", ended.out)
