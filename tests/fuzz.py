@@ -36,6 +36,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
         ("leaf",),
     ),
     "prototype": ("prototype", {"encoder": "words"}, ("leaf", "path", "many", "DAG")),
+    "tuned_prototype": ("tuned_prototype", {"encoder": "words"}, ("leaf",)),
     "memory": ("memory", {}, ("leaf", "many")),
     "extreme": ("extreme", {"leaf_size": 2, "n_trees": 2}, ("leaf", "many", "DAG")),
     "svm": ("svm", {}, ("leaf",)),

@@ -455,7 +455,7 @@ def test_a_graph_that_is_not_what_torch_gives_is_refused(tiny: Path, tmp_path: P
 
     monkeypatch.setattr(onnx_export, "open_session", Wrong)
     with pytest.raises(TreelabelError, match="gives other numbers by 1 as an ONNX graph than by torch; use torch"):
-        embed.export_encoder(find_source(str(tiny)), file)
+        embed.export_encoder(find_source(str(tiny)), load_backbone(tiny), file)
     assert not file.exists()
 
 

@@ -39,6 +39,7 @@ LEARNERS = ["linear", "bag", "prototype", "memory", "lexical", "stack"]
 QUICK = {"model": "prototype", "parent_prior_strength": 1.0, "label_prior_strength": 1.0}
 NEEDED: dict[str, dict[str, Any]] = {
     "prototype": {"encoder": "words"},
+    "tuned_prototype": {"encoder": "words"},
     "stack": {"encoder": "words", "cv": 2, "estimators": ("linear", QUICK)},
     "attention_xml": {"encoder": "words", "epochs": 2, "lstm_size": 8, "mlp_size": 8},
     "light_xml": {"encoder": "words", "epochs": 2},

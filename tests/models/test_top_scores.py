@@ -18,6 +18,7 @@ from treelabel.models.linear.heads import HEADS
 SETS = {kind: Dataset.of(case.texts, case.labels, case.hierarchy) for kind, case in CASES.items()}
 NEEDED: dict[str, dict[str, Any]] = {
     "prototype": {"encoder": "words"},
+    "tuned_prototype": {"encoder": "words"},
     "stack": {"estimators": ("linear", "most_frequent"), "cv": 2},
     "neural": {"encoder": "words", "epochs": 1},
 }

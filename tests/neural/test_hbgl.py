@@ -13,7 +13,8 @@ from torch.nn import functional
 from treelabel import Hierarchy
 from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
-from treelabel.neural.backbones import layers_of, with_lora
+from treelabel.encoders.backbone import layers_of
+from treelabel.neural.backbones import with_lora
 from treelabel.neural.losses.base import make_loss
 from treelabel.neural.network import LinearOutputs, Network, NetworkSpec
 from treelabel.neural.objective import Objective

@@ -23,12 +23,13 @@ from sklearn.base import clone
 from tests.helpers import Run, WordVectors, load_model, make_model, registered, tiny_bert
 from treelabel import Dataset, TreelabelError
 from treelabel.core.strings import Strings
+from treelabel.encoders.backbone import layers_of
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.files import Files
 from treelabel.encoders.tokens import Tokens
 from treelabel.models.check import CASES, HARD_TEXTS, check_model, it_learns
 from treelabel.models.model_inputs import training_of
-from treelabel.neural.backbones import freeze, layers_of, learned_tokenizer, small_bert
+from treelabel.neural.backbones import freeze, learned_tokenizer, small_bert
 from treelabel.neural.featurizers import FrozenFeaturizer
 from treelabel.neural.hardware import faster_in_bf16
 from treelabel.neural.losses.registry import LOSSES

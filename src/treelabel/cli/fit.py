@@ -150,6 +150,8 @@ def _store(
     result = made.evidence_.describe(made.default_rule, made.regime_)
     if made.evidence_.documents == 0 and len(data) < FEWEST_JUDGED:
         result = f"{len(data):,} documents are too few to hold any out: nothing is known of how good the model is"
+    if made.evidence_.tuning is not None:
+        result += f", {getattr(made, 'tuning_seconds_', 0.0):.0f} s"
     presets = describe_presets(made) if is_preset else ""
     lines += [line for line in (result, presets, made.irregular_documents_) if line]
     if made.stopped_ is not None:

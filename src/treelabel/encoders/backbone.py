@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 
 from treelabel.core.errors import TreelabelError
 from treelabel.encoders.registry import Pooling
@@ -50,6 +50,20 @@ def load_backbone(folder: Path) -> Any:
     if hasattr(backbone, "pooler"):
         backbone.pooler = None
     return backbone.eval()
+
+
+def layers_of(backbone: nn.Module) -> nn.ModuleList:
+    """Return the layers of a transformer, first to last: its longest list of modules."""
+    lists = [module for module in backbone.modules() if isinstance(module, nn.ModuleList)]
+    return max(lists, key=len, default=nn.ModuleList())
+
+
+def keep_layers(backbone: nn.Module, kept: slice) -> None:
+    """Remove all other layers of a transformer, in place."""
+    layers = layers_of(backbone)
+    remaining = list(layers)[kept]
+    del layers[:]
+    layers.extend(remaining)
 
 
 def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:

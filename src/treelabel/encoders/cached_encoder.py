@@ -18,6 +18,8 @@ from treelabel.encoders.row_cache import RowCache, cache_name
 class CachedEncoder:
     """An encoder whose rows are kept on disk by the hash of its fingerprint and the text; texts are not kept.
 
+    Rows of an encoder that says that it does not keep them (`keeps_rows`) are computed every time.
+
     Rows are stored batch by batch, so that a long run that is interrupted resumes where it was. They are the same with
     a cache and without one: see `RowCache` for what happens where it is damaged or cannot be written.
 
@@ -50,6 +52,8 @@ class CachedEncoder:
             n × width.
         """
         require_column(texts, "texts")
+        if not getattr(self.encoder, "keeps_rows", True):
+            return np.asarray(self.encoder.transform(texts), np.float32)
         # Half a surrogate pair is no character, but a text may contain one.
         encoded = (f"{self.fingerprint}\0{text}".encode("utf-8", "surrogatepass") for text in texts)
         keys = [hashlib.sha256(text).digest() for text in encoded]

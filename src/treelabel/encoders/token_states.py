@@ -1,4 +1,4 @@
-"""Token states: the hidden states of a frozen encoder, one row per token of a text, kept on disk.
+"""Token states: the hidden states of a frozen encoder, one row per token of a text, kept on disk in float16.
 
 An encoder that is no transformer has no such states; its vectors of single words stand in for them.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from treelabel.core.progress import progress_bar
 from treelabel.core.types import FloatArray, LongArray
-from treelabel.encoders.backbone import load_backbone
+from treelabel.encoders.backbone import keep_layers, layers_of
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.files import USUAL_LENGTH, cache_folder
 from treelabel.encoders.protocol import Encoder
@@ -118,11 +118,15 @@ class StateEncoder:
     encoder
         A transformer, or any other encoder, whose vectors of the first words of a text are then its states: as many as
         its `max_length`, or 512.
+    layers
+        States are those after so many layers of a transformer; None for the last one.
     """
 
-    def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
+    def __init__(self, encoder: Encoder, layers: int | None = None) -> None:
+        self.encoder, self.layers = encoder, layers
         self.name, self.fingerprint = encoder.name, encoder.fingerprint
+        if layers is not None:
+            self.fingerprint += f" layers={layers}"
         self._backbone: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -155,7 +159,7 @@ class StateEncoder:
         distinct = {text: row for row, text in enumerate(dict.fromkeys(texts))}
         waiting, rows = list(distinct), list[npt.NDArray[np.float16]]()
         with (
-            RowCache(cache_folder() / cache_name(f"{self.fingerprint} tokens {BLOCK}")) as cache,
+            RowCache(cache_folder() / cache_name(f"{self.fingerprint} float16 tokens {BLOCK}")) as cache,
             progress_bar("token states", len(waiting), progress) as done,
         ):
             for start in range(0, len(waiting), TEXTS_AT_ONCE):
@@ -175,22 +179,43 @@ class StateEncoder:
             cache.write(keys[row], blocks)
             stored |= dict(zip(keys[row], blocks, strict=True))
         joined = [np.concatenate([stored[key] for key in each] or [np.zeros(0, np.float32)]) for each in keys]
-        return [as_half(row.reshape(-1, encoder.width)[: len(each)]) for row, each in zip(joined, ids, strict=True)]
+        halves = [row.view(np.float16).reshape(-1, encoder.width) for row in joined]
+        return [row[: len(each)] for row, each in zip(halves, ids, strict=True)]
 
     def _compute_states(self, ids: list[list[int]]) -> list[FloatArray]:
         """Run the transformer."""
         assert isinstance(self.encoder, TransformerEncoder)
         if self._backbone is None and ids:
-            self._backbone = load_backbone(self.encoder.source.folder)
+            self._backbone = _LowerLayers(self.encoder.load_backbone(), self.layers)
         tokens = Tokens.of_rows(ids, 0)
         rows: list[FloatArray] = [np.zeros((0, self.encoder.width), np.float32)] * len(ids)
         for batch in token_batches(tokens.lengths.tolist()):
             input_ids, mask = tokens.batch(batch)
             with torch.inference_mode():
-                states = self._backbone(input_ids=input_ids, attention_mask=mask).last_hidden_state.numpy()
+                states = self._backbone(input_ids, mask).numpy()
             for row, text_states in zip(batch.tolist(), states, strict=True):
                 rows[row] = text_states[: len(ids[row])]
         return rows
+
+
+class _LowerLayers:
+    """The first layers of a transformer; what follows its last layer, such as a norm, belongs to all of them."""
+
+    def __init__(self, backbone: Any, layers: int | None) -> None:
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.backbone, self.layers = backbone.to(self.device), layers
+        self._states: Any = None
+        if layers is not None:
+            keep_layers(backbone, slice(layers))
+            layers_of(backbone)[-1].register_forward_hook(self._keep)
+
+    def _keep(self, _: Any, __: Any, output: Any) -> None:
+        self._states = output if isinstance(output, Tensor) else output[0]
+
+    def __call__(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        inputs = {"input_ids": input_ids.to(self.device), "attention_mask": mask.to(self.device)}
+        states: Tensor = self.backbone(**inputs).last_hidden_state
+        return (states if self.layers is None else self._states).cpu()
 
 
 def as_half(states: FloatArray) -> npt.NDArray[np.float16]:
@@ -215,12 +240,12 @@ def _block_keys(fingerprint: str, text: str, tokens: int) -> list[bytes]:
 
 
 def _fill_blocks(states: FloatArray) -> FloatArray:
-    """Fill up states (tokens × width) to whole blocks, one row per block.
+    """Fill up states (tokens × width) to whole blocks, one row per block, two numbers in the bits of a float32.
 
     >>> _fill_blocks(np.ones((BLOCK + 1, 2), np.float32)).shape
-    (2, 32)
+    (2, 16)
     """
     blocks = -(-len(states) // BLOCK)
-    filled = np.zeros((blocks * BLOCK, states.shape[1]), np.float32)
-    filled[: len(states)] = states
-    return filled.reshape(blocks, -1)
+    filled = np.zeros((blocks * BLOCK, states.shape[1]), np.float16)
+    filled[: len(states)] = as_half(states)
+    return filled.reshape(blocks, -1).view(np.float32)

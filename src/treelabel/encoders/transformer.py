@@ -92,6 +92,10 @@ class TransformerEncoder:
             self._embed = self._load()
         return self._embed(self.tokens(texts))
 
+    def load_backbone(self) -> Any:
+        """Load the transformer."""
+        return load_backbone(self.source.folder)
+
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the first `max_length` token ids of each text."""
         if self._tokenizer is None:
@@ -113,7 +117,7 @@ class TransformerEncoder:
 
     def _by_torch(self) -> Embed:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        backbone = load_backbone(self.source.folder)
+        backbone = self.load_backbone()
         embedder = Embedder(backbone, self.source.pooling, self.source.normalize).to(device).eval()
         padding = int(getattr(backbone.config, "pad_token_id", None) or 0)
 
@@ -138,7 +142,7 @@ class TransformerEncoder:
         file = self._graph_file("")
         if not file.is_file():
             file.parent.mkdir(parents=True, exist_ok=True)
-            export_encoder(self.source, file)
+            export_encoder(self.source, self.load_backbone(), file)
         return file
 
     def quantised_graph(self) -> Path:
@@ -181,17 +185,18 @@ class Embedder(nn.Module):
         return functional.normalize(vectors, dim=1) if self.normalize else vectors
 
 
-def export_encoder(source: Source, file: Path) -> None:
+def export_encoder(source: Source, backbone: Any, file: Path) -> None:
     """Export an encoder, pooling included.
 
     Parameters
     ----------
     source
-        The transformer, and how its hidden states are pooled.
+        Where the transformer is from, and how its hidden states are pooled.
+    backbone
+        The transformer.
     file
         The file to write.
     """
-    backbone = load_backbone(source.folder)
     names = ("vectors", f"{source.folder}: the encoder")
     embedder = Embedder(backbone, source.pooling, source.normalize)
     onnx_export.export_checked(embedder, backbone, source.max_length, file, names)

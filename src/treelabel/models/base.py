@@ -28,6 +28,7 @@ from treelabel.selection.evidence import (
     HeldOut,
     SettingTrial,
     Stage,
+    TuningTrial,
     decide_by_evidence,
     documents_to_judge,
     irregular_documents,
@@ -148,7 +149,7 @@ class Model(Predictor):
     def _record_evidence(self, train: Training, held: HeldOut | None) -> None:
         """Choose the default rule by held-out documents, and keep what these and the training documents are like."""
         self.rule_, evidence = decide_by_evidence(train.hierarchy, train.labels, held, self._trials())
-        self.evidence_ = replace(evidence, stages=tuple(self._stages()))
+        self.evidence_ = replace(evidence, stages=tuple(self._stages()), tuning=self._tuning())
         judged = documents_to_judge(train.hierarchy, train.labels, held)
         self.profile_ = Profile.of(train, judged, self.default_rule, self._known_words(), getattr(self, "min_df", 1))
         self.irregular_documents_ = irregular_documents(train.hierarchy, train.labels)
@@ -216,6 +217,10 @@ class Model(Predictor):
     def _stages(self) -> Sequence[Stage]:
         """Return how far each stage of learning came, of a model that learns step by step."""
         return ()
+
+    def _tuning(self) -> TuningTrial | None:
+        """Return what tuning an encoder was worth on held-out documents, of a model that tried."""
+        return None
 
     # Not abstract: most models keep nothing that texts could be added to.
     def _update(self, more: Training | None, moves: Moves) -> Self:

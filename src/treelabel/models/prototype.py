@@ -5,9 +5,10 @@ in which texts of one label differ anyway count less: embeddings are whitened by
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, Self, TypedDict
 
 import numpy as np
 from scipy import sparse
@@ -111,12 +112,7 @@ class Prototype(GrowingModel):
 
     def _fit(self, train: Training) -> HeldOut:
         self.encoder_ = CachedEncoder(default_encoder() if self.encoder is None else find_encoder(self.encoder))
-        self.stops_ = inner_terminals(train)
-        plain = normalize_rows(self.encoder_.transform(list(train.texts), train.progress)).astype(np.float32)
-        self.whitening_ = whitening(plain, train, self.shrinkage)
-        vectors = normalize_rows(row_product(plain, self.whitening_))
-        rows = self._rows(train)
-        nothing = Means.first(train.hierarchy, self.stops_, self._label_vectors(train.hierarchy))
+        vectors, rows, nothing = self._start(train)
         self.means_ = nothing.with_texts(vectors, rows)
         most = max(FEWEST_LEFT_OUT, min(MOST_LEFT_OUT, BLOCK_COSINES // len(train.hierarchy)))
         if train.groups is None:
@@ -126,11 +122,39 @@ class Prototype(GrowingModel):
         left = hold_out(len(train), min(most, -(-len(train) // GROUPED_PARTS)), self.seed, train.groups)
         others = np.setdiff1d(np.arange(len(train)), left)
         without = nothing.with_texts(vectors[others], rows[others])
+        return self._choose(partial(_cosines, vectors[left], without), train[left])
 
-        def cosines(strengths: Strengths) -> FloatArray:
-            return np.asarray(row_product(vectors[left], normalize_rows(without.prototypes(strengths)).T), np.float32)
+    def _start(self, train: Training) -> tuple[FloatArray, LabelMatrix, Means]:
+        """Learn the whitening; return the vectors of texts, the outputs of each, and means of no text."""
+        self.stops_ = inner_terminals(train)
+        plain = normalize_rows(self.encoder_.transform(list(train.texts), train.progress)).astype(np.float32)
+        self.whitening_ = whitening(plain, train, self.shrinkage)
+        vectors = normalize_rows(row_product(plain, self.whitening_))
+        return (
+            vectors,
+            self._rows(train),
+            Means.first(train.hierarchy, self.stops_, self._label_vectors(train.hierarchy)),
+        )
 
-        return self._choose(cosines, train[left])
+    def _fit_calibrated(self, train: Training, held: Training) -> HeldOut:
+        """Fit to documents, and calibrate on others: an encoder that was tuned knows its own documents too well."""
+        self.encoder_ = CachedEncoder(default_encoder() if self.encoder is None else find_encoder(self.encoder))
+        self._make_means(train)
+        most = max(FEWEST_LEFT_OUT, min(MOST_LEFT_OUT, BLOCK_COSINES // len(train.hierarchy)))
+        some = held[np.arange(min(most, len(held)))]
+        return self._choose(partial(_cosines, self._vectors(some.texts), self.means_), some)
+
+    def _relearn(self, train: Training, encoder: CachedEncoder, before: int) -> Self:
+        """Return prototypes of other documents by another encoder, with the strengths and calibration of this model."""
+        made = copy(self)
+        made.encoder, made.encoder_ = encoder.encoder, encoder
+        made._make_means(train)
+        made.prototypes_ = made._prototypes()
+        return made
+
+    def _make_means(self, train: Training) -> None:
+        vectors, rows, nothing = self._start(train)
+        self.means_ = nothing.with_texts(vectors, rows)
 
     def _check_settings(self) -> None:
         check_descriptions(self.descriptions)
@@ -272,6 +296,11 @@ class Prototype(GrowingModel):
         self.means_ = replace(first, sums=arrays["sums"], counts=arrays["counts"])
         self.calibration_ = self._calibration(OutputSpace.of_all_nodes(self.hierarchy_, self.stops_)).restore(arrays)
         self.prototypes_ = self._prototypes()
+
+
+def _cosines(vectors: FloatArray, means: Means, strengths: Strengths) -> FloatArray:
+    """Compute the cosines of texts with prototypes that do not contain them."""
+    return np.asarray(row_product(vectors, normalize_rows(means.prototypes(strengths)).T), np.float32)
 
 
 def inner_terminals(train: Training) -> IntArray:

@@ -28,6 +28,12 @@ _ROWS: tuple[Lazy[Model] | ModelRow, ...] = (
         "means of embeddings drawn to their parents and label names, no training",
         "models.prototype:Prototype",
     ),
+    Lazy(
+        "tuned_prototype",
+        "prototypes over an encoder that is tuned to the labels; labels can be added later",
+        "neural.tuned_prototype:TunedPrototype",
+        "neural",
+    ),
     Lazy("neural", "a transformer, frozen or fine-tuned, and any loss of LOSSES", "neural.model:Neural"),
     Lazy(
         "hitin",

@@ -13,7 +13,7 @@ from torch import nn
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
-from treelabel.encoders.backbone import load_backbone, load_tokenizer
+from treelabel.encoders.backbone import layers_of, load_backbone, load_tokenizer
 from treelabel.encoders.files import read_config
 from treelabel.encoders.registry import Pooling, find_source
 from treelabel.neural.featurizers import TokenFeaturizer
@@ -57,12 +57,6 @@ def prepare_backbone(model: NetworkSettings, backbone: Any) -> Any:
         except ValueError as error:
             raise TreelabelError(f"gradient_checkpointing=True does not work with this encoder: {error}") from error
     return backbone
-
-
-def layers_of(backbone: nn.Module) -> nn.ModuleList:
-    """Return the layers of a transformer, first to last: its longest list of modules."""
-    lists = [module for module in backbone.modules() if isinstance(module, nn.ModuleList)]
-    return max(lists, key=len, default=nn.ModuleList())
 
 
 def parameter_depths(backbone: nn.Module) -> Iterator[tuple[nn.Parameter, int]]:

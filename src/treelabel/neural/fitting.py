@@ -103,10 +103,15 @@ def run_fingerprint(model: NetworkSettings, train: Training) -> str:
     )
     for data in (train, train.valid):
         if data is not None:
-            sha256.update(data.closed_labels.indptr.tobytes() + data.closed_labels.indices.tobytes())
-            for text in data.texts:
-                sha256.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+            hash_documents(sha256, data)
     return sha256.hexdigest()
+
+
+def hash_documents(sha256: Any, data: Training) -> None:
+    """Add the labels and texts of documents to a hash."""
+    sha256.update(data.closed_labels.indptr.tobytes() + data.closed_labels.indices.tobytes())
+    for text in data.texts:
+        sha256.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
 
 
 def fit_head(model: NetworkSettings, train: Training, objective: Objective) -> Fitted:

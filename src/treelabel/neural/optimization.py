@@ -12,7 +12,8 @@ from typing import Any
 
 from torch import nn
 
-from treelabel.neural.backbones import layers_of, parameter_depths
+from treelabel.encoders.backbone import layers_of
+from treelabel.neural.backbones import parameter_depths
 from treelabel.neural.network import Network
 from treelabel.neural.training_arguments import TrainingArguments
 

@@ -299,7 +299,7 @@ class GrowingWriter:
         return encoder(WriteOptions(escape=not form.raw, mark=self.marked, resumed=self._sink.size > 0))
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Let the file take its name."""
         self._sink.keep()
 
 

@@ -32,7 +32,7 @@ def update_model(
     """Make a model that knows new texts, and another hierarchy, of one that has learned; that one stays as it is.
 
     - `prototype` and `memory` add texts to what they keep and carry that over to the new hierarchy: no other text is
-      needed.
+      needed. `tuned_prototype` does too, and says when tuning its encoder again would pay.
     - `linear` learns its weights anew from its training data and the new texts; n-grams, head, calibration and rule are
       those of the first fit, unless there are more than twice as many texts, or labels of another regime. Labels that
       are only renamed need no training data.

@@ -113,6 +113,25 @@ class Stage(JsonRecord):
 
 
 @dataclass(frozen=True)
+class TuningTrial(JsonRecord):
+    """The share of held-out documents that are exactly right without a tuned encoder and with one; is it kept?
+
+    >>> str(TuningTrial(0.566, 0.836, 200, True))
+    'tuning: 0.566 -> 0.836 exactly right on 200 held-out documents'
+    """
+
+    before: Share
+    after: Share
+    documents: Count
+    kept: bool
+
+    def __str__(self) -> str:
+        dropped = "" if self.kept else ", which does not pay: the encoder stays as it is"
+        found = f"{self.before:.3f} -> {self.after:.3f} exactly right on {self.documents:,} held-out documents"
+        return f"tuning: {found}{dropped}"
+
+
+@dataclass(frozen=True)
 class Evidence(JsonRecord):
     """The trials on held-out documents, and how far learning came.
 
@@ -130,6 +149,8 @@ class Evidence(JsonRecord):
         What the most frequent labels of training, given to every document, reach.
     unlabelled : int
         How many held-out documents had no label, and were not judged.
+    tuning : TuningTrial or None
+        What tuning the encoder was worth, where that was tried.
     """
 
     documents: Count = 0
@@ -138,6 +159,7 @@ class Evidence(JsonRecord):
     stages: tuple[Stage, ...] = ()
     most_frequent: RuleTrial | None = None
     unlabelled: Count = 0
+    tuning: TuningTrial | None = None
 
     def result_of(self, rule: str) -> RuleTrial | None:
         """Return the result of a rule, if it was tried."""
@@ -200,6 +222,7 @@ class Evidence(JsonRecord):
                 for trial in self.trials
             )
             parts.append(f"tried (log loss of a sample): {tried}")
+        parts += [] if self.tuning is None else [str(self.tuning)]
         return "; ".join(parts)
 
 

@@ -1,17 +1,16 @@
 """Several models as one: their scores are pooled, with weights learned on documents that they have not seen."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
 from treelabel.calibration.pools import CandidatePool, Pool, pool_calibration
 from treelabel.core.array_schema import Arrays, Schema, with_prefix
 from treelabel.core.bounded_memory import BLOCK_SCORES, MANY_NODES, TOP_SCORES
-from treelabel.core.errors import TreelabelError
+from treelabel.core.errors import TreelabelError, require_extra
 from treelabel.core.progress import progress_bar
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
@@ -20,14 +19,19 @@ from treelabel.encoders.registry import default_encoder_name
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions
+from treelabel.models.persistence.schema import TunedNote
 from treelabel.models.persistence.store import files_from, files_to
-from treelabel.models.registry import MODELS, check_setting_names, make_model
-from treelabel.models.settings import Folds, Seed, Settings
+from treelabel.models.settings import Folds, Seconds, Seed, Settings
 from treelabel.rules.decisions import decide
 from treelabel.scores.score_matrix import Scores
-from treelabel.selection.evidence import HeldOut
+from treelabel.selection.evidence import HeldOut, Stage, TuningTrial
 from treelabel.selection.training import draw_folds, hold_out
+from treelabel.stack.estimator_specs import Spec, make_estimator
+from treelabel.stack.tuned_estimators import TUNED_SPECS, WEIGHTS, TuningRun, can_tune
 from treelabel.text.tfidf import Tfidf
+
+if TYPE_CHECKING:
+    from treelabel.encoders.tuned_encoder import TunedEncoder
 
 # From this many documents on, one fold is left out instead of each in turn: weights are few.
 MANY_DOCUMENTS = 20_000
@@ -35,8 +39,8 @@ LEFT_OUT_OF_MANY = 4_000
 # How many probabilities of models are kept at most to learn weights from, and of how many documents at least.
 MOST_KEPT = 1 << 25
 FEWEST_KEPT = 500
-
-Spec = str | Mapping[str, Any] | Model
+# An encoder is tuned without one of so many folds, for so many of them.
+TUNING_CV, TUNING_FOLDS = 4, 1
 
 # On training data of four sets, out of fold, no other choice of linear models, bag and prototype is clearly better.
 DEFAULT_ESTIMATORS: tuple[Spec, ...] = (
@@ -55,9 +59,10 @@ EXTREME_ESTIMATORS: tuple[Spec, ...] = (
 
 
 class StackValues(TypedDict):
-    """The values that each estimator has learned."""
+    """The values that each estimator has learned; the last ones are over the tuned encoder, if there is one."""
 
     estimators: list[dict[str, Any]]
+    tuned: NotRequired[TunedNote]
 
 
 @dataclass(eq=False, repr=False)
@@ -86,7 +91,15 @@ class Stack(Model):
     descriptions : mapping, str or None
         Descriptions of labels, handed to all estimators that take them and do not have their own.
     cv : int
-        The number of folds.
+        The number of folds; an encoder is tuned without a quarter of the documents instead.
+    tune : bool or "auto"
+        Whether the last layers of the encoder are trained on the texts, and linear and prototype over it join the
+        estimators where that pays on held-out documents. "auto" does so for a transformer, and for up to 20,000
+        texts of a million tokens.
+    tune_seconds : float or None
+        The time that tuning may take; None for as long as it takes. `max_seconds` of `fit` takes its place.
+    checkpoint_dir : str or None
+        A folder from which tuning goes on after it was killed, to the same weights.
     seed : int
         Seed of the random numbers.
     """
@@ -94,12 +107,16 @@ class Stack(Model):
     name = "stack"
     needs_encoder = True
     learned = StackValues
+    unsaved = ("hierarchy", "checkpoint_dir")
 
     hierarchy: Hierarchy | None = None
     estimators: tuple[Spec, ...] | None = None
     encoder: str | Encoder | None = None
     descriptions: Descriptions = None
     cv: Folds = 5
+    tune: bool | Literal["auto"] = False
+    tune_seconds: Seconds | None = None
+    checkpoint_dir: str | None = None
     seed: Seed = 0
 
     @property
@@ -150,14 +167,48 @@ class Stack(Model):
             estimator.require_settings()
 
     def _fit(self, train: Training) -> HeldOut | None:
+        self.tuned_: TunedEncoder | None = None
+        self.tuning_: TuningTrial | None = None
+        self.stages_: tuple[Stage, ...] = ()
+        self.tuning_seconds_ = 0.0
         self.estimators_ = self._fit_estimators(train)
+        run = None
+        if not self._is_extreme and not train.stop and can_tune(self.encoder, train, self.tune):
+            parts = (TUNING_FOLDS if train.valid is None else 0) + 1
+            settings = self.seed, self.tune_seconds, parts, self.checkpoint_dir, self.descriptions
+            run = TuningRun.start(train, self.encoder, *settings)
+        evidence, rows = self._left_out(train, run)
+        if run is not None and not self._add_tuned(run, evidence, rows, train):
+            # As if nothing had been tuned: with all folds.
+            evidence, rows = self._left_out(train)
         self.pool_: Pool = self._pool.equal(train.hierarchy, len(self.estimators_), train.labels)
-        evidence, rows = self._left_out(train)
         if not len(rows):
             return None
         held = (train if train.valid is None else train.valid)[rows]
         self.pool_ = self.pool_.fit(evidence, held.labels)
         return HeldOut.of(self.pool_.probabilities(evidence), held)
+
+    def _add_tuned(self, run: TuningRun, evidence: list[Any], rows: LongArray, train: Training) -> bool:
+        """Add estimators over the tuned encoder if they are worth it on held-out documents; return whether they are."""
+        if len(rows) and not train.stop:
+            held = (train if train.valid is None else train.valid)[rows]
+            pool = self._pool.equal(train.hierarchy, len(evidence), train.labels)
+            self.tuning_ = run.judge(pool, evidence, held, len(self.estimators_))
+        if self.tuning_ is not None and self.tuning_.kept:
+            is_final = train.valid is not None
+            self.estimators_ += run.calibrated if is_final else run.finish(train, len(train) - len(rows))
+            self.tuned_ = run.take_last()
+        self.stages_, self.tuning_seconds_ = tuple(run.tuner.stages), run.seconds
+        return self.tuned_ is not None
+
+    def _make_tuned(self, spec: Spec, tuned: Encoder) -> Model:
+        return make_estimator(spec, tuned, self.seed, self.descriptions)
+
+    def _tuning(self) -> TuningTrial | None:
+        return self.tuning_
+
+    def _stages(self) -> tuple[Stage, ...]:
+        return self.stages_
 
     def _fit_estimators(self, train: Training) -> list[Model]:
         """Make the estimators, and fit them."""
@@ -187,25 +238,35 @@ class Stack(Model):
         """Return what an estimator says of texts, of very many labels the largest scores alone."""
         return (estimator._score_top(texts, TOP_SCORES) if self._is_extreme else estimator._score(texts)).values
 
-    def _left_out(self, train: Training) -> tuple[list[Any], LongArray]:
+    def _left_out(self, train: Training, run: TuningRun | None = None) -> tuple[list[Any], LongArray]:
         """Score documents that estimators have not seen: one matrix per estimator, and which documents these are."""
         width = TOP_SCORES if self._is_extreme else min(len(train.hierarchy), MANY_NODES)
         most = max(FEWEST_KEPT, MOST_KEPT // (len(self.estimators_) * width))
         if train.valid is not None:
             rows = np.random.default_rng(self.seed).permutation(len(train.valid))[:most]
-            return [self._scores_of(each, train.valid.texts.take(rows)) for each in self.estimators_], rows
+            scores = [self._scores_of(each, train.valid.texts.take(rows)) for each in self.estimators_]
+            if run is not None:
+                tuned = run.tune(np.arange(len(train)), "all")
+                scores += run.held_scores(tuned, train, train.valid[rows], self._make_tuned)
+            return scores, rows
         result: list[list[Any]] = []
         done: list[LongArray] = []
-        folds = make_folds(train, self.cv, self.seed)
+        folds = make_folds(train, self.cv if run is None else TUNING_CV, self.seed)
+        folds = folds if run is None else folds[:TUNING_FOLDS]
         with progress_bar("learning weights", len(folds), train.progress) as report:
             try:
                 for left_out in folds:
-                    others = train[np.setdiff1d(np.arange(len(train)), left_out)]
+                    rest = np.setdiff1d(np.arange(len(train)), left_out)
+                    others = train[rest]
                     if train.stop or not others.labels.nnz:
                         break
                     some = left_out[: max(1, most // len(folds))]
                     texts = train.texts.take(some)
-                    result.append([self._scores_of(each, texts) for each in self._fit_estimators(others)])
+                    scores = [self._scores_of(each, texts) for each in self._fit_estimators(others)]
+                    if run is not None:
+                        tuned = run.tune(rest, f"fold {len(done) + 1}")
+                        scores += run.held_scores(tuned, others, train[some], self._make_tuned)
+                    result.append(scores)
                     done.append(some)
                     report(len(done))
             except KeyboardInterrupt:
@@ -248,10 +309,13 @@ class Stack(Model):
             learned, inner = estimator._state()
             values.append(learned)
             arrays |= {f"{index}.{name}": array for name, array in inner.items()}
-        return {"estimators": values}, arrays
+        learned = {"estimators": values}
+        if self.tuned_ is not None:
+            learned["tuned"] = self.tuned_.note()
+        return learned, arrays
 
     def _schema(self, values: dict[str, Any]) -> Schema:
-        unfitted, stored = self._make_estimators(), values["estimators"]
+        unfitted, stored = self._unfitted(self._stored_encoder(values)), values["estimators"]
         if not unfitted or len(stored) != len(unfitted):
             raise TreelabelError(f"{len(stored)} estimators have learned, but the settings name {len(unfitted)}")
         nodes, pool = len(self.hierarchy_), self._pool.equal(self.hierarchy_, len(unfitted))
@@ -262,10 +326,25 @@ class Stack(Model):
             saved = {name: value for name, value in each.flat_settings().items() if name not in each.unsaved}
             each.check_settings(saved, f"estimator {index}: the setting ")
             schemas[f"{index}."] = each.schema(learned)
-        return Schema(parts=schemas)
+        return Schema(parts=schemas, files=(WEIGHTS,) if "tuned" in values else ())
+
+    def _stored_encoder(self, values: dict[str, Any]) -> "TunedEncoder | None":
+        """Make the tuned encoder of a folder, if there is one; its weights are read with the files."""
+        if "tuned" not in values:
+            return None
+        with require_extra("neural", "a tuned encoder"):
+            from treelabel.encoders.tuned_encoder import TunedEncoder
+        return TunedEncoder.restore(self.encoder, values["tuned"])
+
+    def _unfitted(self, tuned: "TunedEncoder | None") -> list[Model]:
+        """Make all estimators, those over a tuned encoder last."""
+        over = [] if tuned is None else [self._make_tuned(spec, tuned) for spec in TUNED_SPECS]
+        return self._make_estimators() + over
 
     def _restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        self.estimators_ = self._make_estimators()
+        self.tuned_ = self._stored_encoder(values)
+        self.tuning_, self.stages_ = None, ()
+        self.estimators_ = self._unfitted(self.tuned_)
         for index, (each, learned) in enumerate(zip(self.estimators_, values["estimators"], strict=True)):
             each.hierarchy_, each.regime_ = self.hierarchy_, self.regime_
             each._restore(learned, with_prefix(arrays, f"{index}."))
@@ -273,56 +352,18 @@ class Stack(Model):
         self.pool_ = pool.restore(with_prefix(arrays, "pool."))
 
     def _write_files(self, folder: Path) -> None:
+        if self.tuned_ is not None:
+            self.tuned_.write(folder)
         for index, estimator in enumerate(self.estimators_):
             with files_to(folder, f"{index}.") as inner:
                 estimator._write_files(inner)
 
     def _read_files(self, folder: Path) -> None:
+        if self.tuned_ is not None:
+            self.tuned_.read(folder)
         for index, estimator in enumerate(self.estimators_):
             with files_from(folder, f"{index}.") as inner:
                 estimator._read_files(inner)
-
-
-def make_estimator(spec: Spec, encoder: str | Encoder | None, seed: int, descriptions: Descriptions = None) -> Model:
-    """Make a model of its description.
-
-    Parameters
-    ----------
-    spec : str, mapping or Model
-        A name of MODELS, a mapping with it and settings, or a model whose settings are copied.
-    encoder : str, Encoder or None
-        The encoder, unless the description has one.
-    seed : int
-        The seed, unless the description has one.
-    descriptions : mapping, str or None
-        Descriptions of labels, unless the description has some.
-
-    Returns
-    -------
-    Model
-        A model that has not learned.
-
-    >>> make_estimator({"model": "linear", "C": 2.0}, None, 5).get_params()["C"]
-    2.0
-    """
-    if isinstance(spec, Model):
-        return without_checkpoints(type(spec)(**spec.get_params(deep=False)))
-    reported = dict(spec) if isinstance(spec, Mapping) else {"model": spec}
-    if not isinstance(reported.get("model"), str):
-        raise TreelabelError(f"expected the name of a model, or a mapping that has it as 'model', found {spec!r}")
-    name = reported.pop("model")
-    known = MODELS.find(name).maker.setting_names()
-    shared = {"encoder": encoder, "seed": seed, "descriptions": descriptions}
-    usual = {key: value for key, value in shared.items() if key in known}
-    # JSON has no tuples.
-    exclusive = {key: tuple(value) if isinstance(value, list) else value for key, value in reported.items()}
-    check_setting_names(name, exclusive)
-    return without_checkpoints(make_model(name, **{**usual, **exclusive}))
-
-
-def without_checkpoints(model: Model) -> Model:
-    """Return a model without checkpoints: one that learns several times has no one place to go on from."""
-    return model.set_params(checkpoint_dir=None) if "checkpoint_dir" in model.setting_names() else model
 
 
 def make_folds(train: Training, cv: int, seed: int) -> list[LongArray]:

@@ -270,20 +270,38 @@ class Linear(Model):
         usual = usual_regime(train.hierarchy, train.labels) == "single_path"
         if not keeps or train.weights is not None or usual != (self.rule_ == DEFAULT_RULES["single_path"]):
             return super()._refit(train, before)
-        made = type(self)(**(self.get_params(deep=False) | self._chosen_settings() | {"hierarchy": None}))
         find_head(self.head_.head).refuse(train)
-        made.extreme_, made.trials_ = None, ()
-        made.hierarchy_, made.regime_, made.stopped_ = train.hierarchy, train.regime, None
-        made.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
-        known = self.featurizer_
-        shape = None if known.tfidf is None else known.tfidf.shape
-        features = made._fit_features(train, train, shape, known.encoder)
-        rows = TrainingRows(features, [], self.max_iter, self.seed, skipped=made._folds(train))
-        job = HeadTask(rows, train, self.C, self.tau, self.prune)
-        made.head_ = refit_head(self.head_, job, before / len(train))
+        made = self._relearn(train, self.featurizer_.encoder, before)
+        made.stopped_, made.stop_nodes_ = None, stop_nodes(train.hierarchy, train.labels)
         # Nothing is held out: the rule and its evidence are those of the first fit.
         made.rule_, made.evidence_, made.irregular_documents_ = self.rule_, self.evidence_, ""
         made.stopped_ = train.stop.reason
+        return made
+
+    def _relearn(self, train: Training, encoder: CachedEncoder | None, before: int) -> Self:
+        """Return a model whose weights are learned anew; n-grams, head and calibration are those of this one.
+
+        Parameters
+        ----------
+        train : Training
+            All documents.
+        encoder : CachedEncoder or None
+            Makes embeddings.
+        before : int
+            How many documents this one has learned from.
+
+        Returns
+        -------
+        Linear
+        """
+        made = type(self)(**(self.get_params(deep=False) | self._chosen_settings() | {"hierarchy": None}))
+        made.extreme_, made.trials_ = None, ()
+        made.hierarchy_, made.regime_ = train.hierarchy, train.regime
+        shape = None if self.featurizer_.tfidf is None else self.featurizer_.tfidf.shape
+        features = made._fit_features(train, train, shape, encoder)
+        rows = TrainingRows(features, [], self.max_iter, self.seed, skipped=made._folds(train))
+        job = HeadTask(rows, train, self.C, self.tau, self.prune)
+        made.head_ = refit_head(self.head_, job, before / len(train))
         return made
 
     # Features

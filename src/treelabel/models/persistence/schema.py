@@ -24,6 +24,13 @@ class EncoderNote(TypedDict):
     fingerprint: str
 
 
+class TunedNote(TypedDict):
+    """The record of a tuned encoder: the one that was tuned, and the hash of its weights."""
+
+    base: EncoderNote
+    digest: str
+
+
 class Ngrams(TypedDict):
     """Which n-grams are counted: see `NgramShape`."""
 

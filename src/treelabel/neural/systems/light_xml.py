@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelabel.core.validation import Between
-from treelabel.encoders.backbone import pool
+from treelabel.encoders.backbone import layers_of, pool
 from treelabel.models.settings import PartialShare, Width
-from treelabel.neural.backbones import layers_of
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.network import NetworkSpec
 from treelabel.neural.systems.candidate_ranking import (
