@@ -1,0 +1,98 @@
+"""The models that are served: loaded once, by the name of their folder; another version takes a model's place."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from treelabel.core.errors import TreelabelError, quote
+from treelabel.models.base import Model
+from treelabel.models.persistence.load import load_model
+from treelabel.models.persistence.signing import SIGNATURE
+from treelabel.serve.label_table import LabelTable
+from treelabel.serve.problems import ProblemError
+from treelabel.serve.search_index import SearchIndex
+
+LARGEST_SIGNATURE = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """A model that has been loaded: its name, its version (a hash of what it is), and the folder it is from."""
+
+    id: str
+    version: str
+    folder: Path
+    model: Model
+
+    @classmethod
+    def load(cls, name: str, folder: Path) -> "ServedModel":
+        """Load a model folder; TREELABEL_REQUIRE_SIGNATURE is obeyed."""
+        version = version_of(folder)
+        model = load_model(folder)
+        # A folder that is replaced meanwhile is loaded under the version that it has now.
+        after = version_of(folder)
+        return cls(name, version, folder, model) if after == version else cls.load(name, folder)
+
+    @cached_property
+    def labels(self) -> LabelTable:
+        """The labels as answers show them."""
+        return LabelTable(self.model.hierarchy_)
+
+    @cached_property
+    def search_index(self) -> SearchIndex:
+        """The names and notations of labels, for type-ahead."""
+        return SearchIndex(self.model.hierarchy_)
+
+    @cached_property
+    def signature(self) -> str | None:
+        """The fingerprint of the key of the folder's signature; whether it is trusted was decided on loading."""
+        try:
+            stored = json.loads((self.folder / SIGNATURE).read_bytes()[:LARGEST_SIGNATURE])
+        except (OSError, ValueError):
+            return None
+        key = stored.get("key") if isinstance(stored, dict) else None
+        return key if isinstance(key, str) else None
+
+
+def version_of(folder: Path) -> str:
+    """Return the version of a model folder: the beginning of the SHA-256 of its model.json, which lists all files."""
+    try:
+        content = (folder / "model.json").read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise TreelabelError(f"{folder}: no model folder; expected one that 'treelabel fit' wrote") from None
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+class ModelStore:
+    """Models by name. A model is replaced in one step: who has the old one goes on with it."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        names = [folder.resolve().name for folder in folders]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise TreelabelError(f"two model folders are called {quote(twice)}, and models go by that; rename one")
+        self.folders = dict(zip(names, folders, strict=True))
+        self._models = {name: ServedModel.load(name, folder) for name, folder in self.folders.items()}
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        return iter(list(self._models.values()))
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+    def get(self, name: str) -> ServedModel:
+        """Return a model, or answer 404."""
+        try:
+            return self._models[name]
+        except KeyError:
+            raise ProblemError(404, f"there is no model {quote(name)}; GET /v1/models lists them") from None
+
+    def replace(self, served: ServedModel) -> None:
+        """Put another version in the place of a model."""
+        with self._lock:
+            self._models = {**self._models, served.id: served}
