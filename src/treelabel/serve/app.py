@@ -1,22 +1,23 @@
 """The app: models, routes, and what stands around them."""
 
-import re
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.middleware.trustedhost import TrustedHostMiddleware
 
 import treelabel
-from treelabel.serve import routes
+from treelabel.serve import probes, routes
+from treelabel.serve.gate import Gate
 from treelabel.serve.options import ServeOptions
 from treelabel.serve.problems import add_error_handlers
 from treelabel.serve.security import Tokens
 from treelabel.serve.service import Service
 
 # What is served. A protocol or a page is a file with a `router`, and a row here.
-ROUTERS: tuple[APIRouter, ...] = (routes.router,)
+ROUTERS: tuple[APIRouter, ...] = (routes.router, probes.router)
 
 
 def create_app(folders: Sequence[str | Path], options: ServeOptions | None = None) -> FastAPI:
@@ -41,19 +42,23 @@ def create_app(folders: Sequence[str | Path], options: ServeOptions | None = Non
         yield
         service.close()
 
-    app = FastAPI(title="treelabel", version=treelabel.__version__, lifespan=lifespan)
+    # Interactive documentation would load scripts from elsewhere. Logs of telemetry hold what was sent; traces do not.
+    app = FastAPI(
+        title="treelabel",
+        version=treelabel.__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        telemetry={"logs": False},
+    )
     app.state.service, app.state.tokens = service, Tokens(service.options.token_file)
     add_error_handlers(app)
-    app.middleware("http")(_name_request)
     for router in ROUTERS:
         app.include_router(router)
+    chosen = service.options
+    if chosen.origins:
+        app.add_middleware(CORSMiddleware, allow_origins=chosen.origins, allow_methods=["*"], allow_headers=["*"])
+    if chosen.hosts:
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*chosen.hosts])
+    app.add_middleware(Gate, options=chosen, metrics=service.metrics)
     return app
-
-
-async def _name_request(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Give a request an id, that of its header if it is a harmless one, and answer with it."""
-    asked = request.headers.get("x-request-id", "")
-    request.state.request_id = asked if re.fullmatch(r"[\w.:-]{1,128}", asked, re.ASCII) else uuid.uuid4().hex
-    response = await call_next(request)
-    response.headers["X-Request-ID"] = request.state.request_id
-    return response

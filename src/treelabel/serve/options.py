@@ -32,10 +32,10 @@ class ServeOptions:
         Texts of a request, but for streams.
     max_concurrency : int
         Requests that are worked on or wait; more are refused.
-    max_wait : float
-        Seconds that a request waits at most for others to share a batch with.
+    max_seconds : float
+        Seconds in which a request must have come in; of a stream, each part.
     max_batch : int
-        Texts that are scored at once.
+        Texts of several requests that are scored at once.
     """
 
     state: Path = Path("treelabel-serve")
@@ -49,5 +49,5 @@ class ServeOptions:
     max_body: int = 10_000_000
     max_documents: int = 1_000
     max_concurrency: int = 256
-    max_wait: float = 0.002
+    max_seconds: float = 30
     max_batch: int = 1_024

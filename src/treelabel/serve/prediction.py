@@ -1,6 +1,6 @@
 """Answers on texts: plain functions of a model and a request, without HTTP."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -54,7 +54,11 @@ def rule_of(served: ServedModel, settings: PredictSettings) -> RuleSpec:
 
 
 def predict_documents(
-    served: ServedModel, texts: Sequence[str], settings: PredictSettings, rule: RuleSpec | None = None
+    served: ServedModel,
+    texts: Sequence[str],
+    settings: PredictSettings,
+    rule: RuleSpec | None = None,
+    observe: Callable[[Decisions], None] | None = None,
 ) -> list[DocumentAnswer]:
     """Predict the labels of texts.
 
@@ -68,6 +72,8 @@ def predict_documents(
         How to decide on labels.
     rule
         What `rule_of` returned for these settings, if that is known already.
+    observe
+        Is called with the decisions.
 
     Returns
     -------
@@ -91,6 +97,8 @@ def predict_documents(
     )
     if known.nnz:
         decisions = _with_known(decisions, known)
+    if observe is not None:
+        observe(decisions)
     chosen = label_answers(served.labels, scores, chosen_labels(decisions, scores))
     others: list[list[LabelAnswer]] = [[] for _ in texts]
     if settings.alternatives:

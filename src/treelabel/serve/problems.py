@@ -1,6 +1,6 @@
 """Errors of the service: problem+json (RFC 9457), without a word of the documents."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -16,12 +16,16 @@ from treelabel.serve.schemas import ProblemAnswer
 MEDIA_TYPE = "application/problem+json"
 
 
-class ProblemError(Exception):
+class ProblemError(HTTPException):
     """An error that is answered with a status of HTTP and a sentence."""
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.headers = status, detail, dict(headers or {})
+        super().__init__(status, detail, headers)
+
+    @property
+    def status(self) -> int:
+        """The status of HTTP."""
+        return self.status_code
 
     @property
     def content(self) -> ProblemAnswer:
@@ -39,7 +43,7 @@ def problem_of(error: Exception) -> ProblemError:
     if isinstance(error, ProblemError):
         return error
     if isinstance(error, RequestValidationError):
-        return ProblemError(422, _validation_sentence(error))
+        return ProblemError(422, validation_sentence(error.errors()))
     if isinstance(error, HTTPException):
         return ProblemError(error.status_code, str(error.detail), error.headers)
     if isinstance(error, TreelabelError):
@@ -47,9 +51,9 @@ def problem_of(error: Exception) -> ProblemError:
     return ProblemError(500, "an error that should not have happened; the log of the service has its traceback")
 
 
-def _validation_sentence(error: RequestValidationError) -> str:
+def validation_sentence(errors: Sequence[Any]) -> str:
     """Say where a request is wrong, and why; never what it holds."""
-    first = error.errors()[0]
+    first = errors[0]
     where = " > ".join(str(part) for part in first["loc"] if part != "body")
     message = str(first["msg"]).removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
@@ -61,7 +65,7 @@ def add_error_handlers(app: FastAPI) -> None:
     async def answer(request: Request, error: Exception) -> Response:
         return problem_of(error).response()
 
-    for kind in (ProblemError, RequestValidationError, HTTPException, TreelabelError, Exception):
+    for kind in (RequestValidationError, HTTPException, TreelabelError):
         app.add_exception_handler(kind, answer)
 
 
@@ -78,7 +82,7 @@ def route_with_errors(answer: Callable[[ProblemError], Response]) -> type[APIRou
             async def catch(request: Request) -> Response:
                 try:
                     return await handler(request)
-                except (ProblemError, RequestValidationError, HTTPException, TreelabelError) as error:
+                except (RequestValidationError, HTTPException, TreelabelError) as error:
                     return answer(problem_of(error))
 
             return catch

@@ -23,6 +23,7 @@ from treelabel.serve.schemas import (
 )
 from treelabel.serve.security import require
 from treelabel.serve.service import Service, answer_head, request_id_of, service_of
+from treelabel.serve.streaming import LinesResponse, StreamRoute, predict_stream
 from treelabel.serve.taxonomy import ROOT, describe_node, find_nodes
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -50,9 +51,27 @@ async def describe_model(model_id: str, service: AService) -> Any:
     return json_response(service.describe(service.store.get(model_id)))
 
 
+async def predict_lines(model_id: str, request: Request, service: AService) -> Response:
+    """Predict the texts of a stream."""
+    return LinesResponse(predict_stream(service, service.store.get(model_id), request))
+
+
+router.add_api_route(
+    "/models/{model_id}/predict",
+    predict_lines,
+    methods=["POST"],
+    include_in_schema=False,
+    route_class_override=StreamRoute,
+)
+
+
 @router.post("/models/{model_id}/predict", response_model=PredictAnswer, tags=["texts"])
 async def predict(model_id: str, body: PredictRequest, request: Request, service: AService) -> Any:
-    """Predict the labels of one text or several."""
+    """Predict the labels of one text or several.
+
+    A body of the type application/x-ndjson is a stream of any length: each line has a `text`, an `id` if you like, and
+    settings. Each is answered with a line of the same `id`, or with its `error`; a client reads while it writes.
+    """
     served = service.store.get(model_id)
     rule = str(rule_of(served, body))
     documents = await service.predict(served, body.documents, body)

@@ -13,6 +13,7 @@ from treelabel.core.compute import worker_thread
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy.hierarchy import SEPARATOR
 from treelabel.serve import prediction
+from treelabel.serve.batching import Batcher
 from treelabel.serve.journal import Journal
 from treelabel.serve.model_store import ModelStore, ServedModel
 from treelabel.serve.options import ServeOptions
@@ -28,6 +29,7 @@ from treelabel.serve.schemas import (
     ScoredDocument,
     StepAnswer,
 )
+from treelabel.serve.service_metrics import ServiceMetrics
 
 Result = TypeVar("Result")
 
@@ -40,9 +42,12 @@ class Service:
 
     def __init__(self, folders: Sequence[Path], options: ServeOptions) -> None:
         self.options = options
+        self.is_ready = True
         self.store = ModelStore(folders)
         self._journals: dict[str, Journal] = {}
         self._worker = worker_thread()
+        self.metrics = ServiceMetrics()
+        self._batcher = Batcher(self._worker, options.max_batch, self.metrics)
 
     async def predict(
         self, served: ServedModel, texts: Sequence[str], settings: PredictSettings | None = None
@@ -64,8 +69,7 @@ class Service:
             One per text.
         """
         self.require_documents(len(texts))
-        asked = settings or PredictSettings()
-        return await self.work(lambda: prediction.predict_documents(served, texts, asked))
+        return await self._batcher.predict(served, texts, settings or PredictSettings())
 
     async def score(self, served: ServedModel, texts: Sequence[str], k: int) -> list[ScoredDocument]:
         """Return the k likeliest nodes of each text."""
@@ -106,6 +110,7 @@ class Service:
         head = {"time": now, "version": served.version, "request_id": request_id}
         entries = [{**head, **self._entry(served, correction)} for correction in corrections]
         await journal.append(entries)
+        self.metrics.corrections.labels(served.id).inc(len(entries))
         return {"accepted": len(entries), "journal": journal.lines}
 
     def _entry(self, served: ServedModel, correction: Correction) -> dict[str, Any]:
@@ -166,6 +171,7 @@ class Service:
 
     def close(self) -> None:
         """End the worker; what it is doing is finished."""
+        self.is_ready = False
         self._worker.shutdown()
         for journal in self._journals.values():
             journal.close()
