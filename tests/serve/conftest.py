@@ -1,5 +1,6 @@
 """One small model of single paths and one of several labels, fitted once; an app that serves both."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,7 +28,10 @@ def nouns(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def topics(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a model of several labels per text, whose labels have URIs and notations."""
+    """The folder of a model of several labels per text, whose labels have URIs and notations.
+
+    Beside it are `train.jsonl`, its training data, and `memories`, a model of the same data that can take in more.
+    """
     folder = tmp_path_factory.mktemp("models") / "topics"
     h = Hierarchy.from_paths(["science > physics", "science > biology", "arts > music", "arts > painting"])
     uris = [f"http://example.org/{name}" for name in h.names]
@@ -36,7 +40,12 @@ def topics(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words |= {"painting": "canvas oil portrait"}
     pairs = [(one, two) for one in words for two in words if one <= two] * 8
     texts = [f"{words[one]} and {words[two]} number {row}" for row, (one, two) in enumerate(pairs)]
-    make_model("linear", hierarchy=h).fit(texts, [sorted({*pair}) for pair in pairs], progress=False).save(folder)
+    labels = [sorted({*pair}) for pair in pairs]
+    make_model("linear", hierarchy=h).fit(texts, labels, progress=False).save(folder)
+    make_model("memory", hierarchy=h).fit(texts, labels, progress=False).save(folder.with_name("memories"))
+    rows = [{"text": text, "labels": names} for text, names in zip(texts, labels, strict=True)]
+    train = "".join(json.dumps(row) + "\n" for row in rows)
+    folder.with_name("train.jsonl").write_text(train, encoding="utf-8")
     return folder
 
 

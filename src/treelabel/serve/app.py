@@ -9,7 +9,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 
 import treelabel
-from treelabel.serve import probes, routes
+from treelabel.serve import learning_routes, probes, routes
 from treelabel.serve.gate import Gate
 from treelabel.serve.options import ServeOptions
 from treelabel.serve.problems import add_error_handlers
@@ -17,7 +17,7 @@ from treelabel.serve.security import Tokens
 from treelabel.serve.service import Service
 
 # What is served. A protocol or a page is a file with a `router`, and a row here.
-ROUTERS: tuple[APIRouter, ...] = (routes.router, probes.router)
+ROUTERS: tuple[APIRouter, ...] = (routes.router, learning_routes.router, probes.router)
 
 
 def create_app(folders: Sequence[str | Path], options: ServeOptions | None = None) -> FastAPI:
@@ -39,8 +39,8 @@ def create_app(folders: Sequence[str | Path], options: ServeOptions | None = Non
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        service.close()
+        async with service.run():
+            yield
 
     # Interactive documentation would load scripts from elsewhere. Logs of telemetry hold what was sent; traces do not.
     app = FastAPI(

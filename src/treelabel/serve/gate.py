@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treelabel.serve.options import ServeOptions
@@ -64,6 +65,9 @@ class Gate:
         try:
             self._require_admissible(scope, headers)
             await self._app(scope, _Body(receive, headers, self._options).receive, send_named)
+        except ClientDisconnect:
+            # It will read no answer.
+            status = status or 499
         except ProblemError as error:
             await error.response()(scope, receive, send_named)
         except Exception as error:

@@ -4,7 +4,8 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class Journal:
                 "%s: the last line was cut short, by a kill or a full disk; %d bytes removed", path, self.healed
             )
         self._size = os.fstat(self._handle).st_size
-        self.lines = sum(1 for _ in self.read())
+        self.lines = len(read_journal(path))
         self._waiting: list[tuple[bytes, int, asyncio.Future[None]]] = []
         self._writing: asyncio.Task[None] | None = None
 
@@ -74,23 +75,33 @@ class Journal:
             raise
         self._size += len(data)
 
-    def read(self) -> Iterator[dict[str, Any]]:
-        """Read the entries that are on disk."""
-        with open(self.path, "rb") as stream:
-            rest = self._size
-            for number, line in enumerate(stream, 1):
-                rest -= len(line)
-                if rest < 0:
-                    return
-                try:
-                    entry = json.loads(line)
-                except ValueError:
-                    raise TreelabelError(f"{self.path}:{number}: damaged: no line of JSON") from None
-                yield entry
-
     def close(self) -> None:
         """Close the file."""
         os.close(self._handle)
+
+
+def read_journal(path: Path, lines: int | None = None) -> list[dict[str, Any]]:
+    """Read the first entries of a journal; by default all.
+
+    Parameters
+    ----------
+    path
+        The file.
+    lines
+        How many entries there are at least; later ones may still be being written.
+
+    Returns
+    -------
+    list of dict
+    """
+    entries = []
+    with path.open("rb") as stream:
+        for number, line in enumerate(islice(stream, lines), 1):
+            try:
+                entries.append(json.loads(line))
+            except ValueError:
+                raise TreelabelError(f"{path}:{number}: damaged: no line of JSON") from None
+    return entries
 
 
 def _cut_torn_line(handle: int) -> int:

@@ -1,6 +1,5 @@
 """The models that are served: loaded once, by the name of their folder; another version takes a model's place."""
 
-import hashlib
 import json
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,8 +14,11 @@ from treelabel.models.persistence.signing import SIGNATURE
 from treelabel.serve.label_table import LabelTable
 from treelabel.serve.problems import ProblemError
 from treelabel.serve.search_index import SearchIndex
+from treelabel.serve.versions import Versions, version_of
 
 LARGEST_SIGNATURE = 1 << 16
+# What tells that a folder was replaced: its name, and what the file system says of its model.json.
+Stamp = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,32 +60,23 @@ class ServedModel:
         return key if isinstance(key, str) else None
 
 
-def version_of(folder: Path) -> str:
-    """Return the version of a model folder: the beginning of the SHA-256 of its model.json, which lists all files."""
-    try:
-        content = (folder / "model.json").read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise TreelabelError(f"{folder}: no model folder; expected one that 'treelabel fit' wrote") from None
-    return hashlib.sha256(content).hexdigest()[:12]
-
-
 class ModelStore:
     """Models by name. A model is replaced in one step: who has the old one goes on with it."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Path], state: Path) -> None:
         names = [folder.resolve().name for folder in folders]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise TreelabelError(f"two model folders are called {quote(twice)}, and models go by that; rename one")
-        self.folders = dict(zip(names, folders, strict=True))
-        self._models = {name: ServedModel.load(name, folder) for name, folder in self.folders.items()}
+        self.versions = {name: Versions(state / name, folder) for name, folder in zip(names, folders, strict=True)}
+        self._models: dict[str, ServedModel] = {}
+        self._stamps: dict[str, Stamp] = {}
         self._lock = threading.Lock()
+        for name in names:
+            self.load(name)
 
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(list(self._models.values()))
-
-    def __len__(self) -> int:
-        return len(self._models)
 
     def get(self, name: str) -> ServedModel:
         """Return a model, or answer 404."""
@@ -92,7 +85,26 @@ class ModelStore:
         except KeyError:
             raise ProblemError(404, f"there is no model {quote(name)}; GET /v1/models lists them") from None
 
-    def replace(self, served: ServedModel) -> None:
-        """Put another version in the place of a model."""
+    def load(self, name: str) -> ServedModel:
+        """Load the current version of a model, and serve it from now on."""
         with self._lock:
-            self._models = {**self._models, served.id: served}
+            folder = self.versions[name].current_folder()
+            self._stamps[name] = _stamp(folder)
+            served = self._models.get(name)
+            if served is None or served.folder != folder or served.version != version_of(folder):
+                served = ServedModel.load(name, folder)
+                self._models = {**self._models, name: served}
+        return served
+
+    def changed(self) -> list[str]:
+        """List the models whose current folder is another one than when it was loaded."""
+        return [name for name in self._models if _stamp(self.versions[name].current_folder()) != self._stamps[name]]
+
+
+def _stamp(folder: Path) -> Stamp:
+    """Identify the content of a folder; while it is being replaced, there may be none."""
+    try:
+        status = (folder / "model.json").stat()
+    except OSError:
+        return ()
+    return str(folder), status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns

@@ -34,6 +34,8 @@ class ServeOptions:
         Requests that are worked on or wait; more are refused.
     max_seconds : float
         Seconds in which a request must have come in; of a stream, each part.
+    watch_seconds : float
+        How often to look whether a model folder was replaced.
     max_batch : int
         Texts of several requests that are scored at once.
     """
@@ -50,4 +52,5 @@ class ServeOptions:
     max_documents: int = 1_000
     max_concurrency: int = 256
     max_seconds: float = 30
+    watch_seconds: float = 1
     max_batch: int = 1_024

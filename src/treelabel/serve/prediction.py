@@ -45,7 +45,11 @@ def rule_of(served: ServedModel, settings: PredictSettings) -> RuleSpec:
     asked = {"k": settings.k, "t": settings.threshold, "unknown": settings.unknown or None}
     given = {name: value for name, value in asked.items() if value is not None}
     if settings.rule is not None:
-        return find_rule(settings.rule, given)
+        spec = find_rule(settings.rule, given)
+        # Files of this machine are not for those who ask over the network.
+        if isinstance(spec.settings.get("matrix"), str):
+            raise TreelabelError("a rule of a request reads no files; write the matrix as a list of lists")
+        return spec
     if settings.k is not None and settings.threshold is not None:
         raise TreelabelError("expected k or threshold, found both; name a rule that has both settings")
     if settings.k is not None:

@@ -9,8 +9,6 @@ from treelabel.serve.prediction import rule_of
 from treelabel.serve.schemas import (
     ExplainAnswer,
     ExplainRequest,
-    FeedbackAnswer,
-    FeedbackRequest,
     ModelAnswer,
     ModelsAnswer,
     NodeAnswer,
@@ -22,7 +20,7 @@ from treelabel.serve.schemas import (
     SearchAnswer,
 )
 from treelabel.serve.security import require
-from treelabel.serve.service import Service, answer_head, request_id_of, service_of
+from treelabel.serve.service import Service, answer_head, service_of
 from treelabel.serve.streaming import LinesResponse, StreamRoute, predict_stream
 from treelabel.serve.taxonomy import ROOT, describe_node, find_nodes
 
@@ -34,9 +32,9 @@ AService = Annotated[Service, Depends(service_of)]
 router = APIRouter(prefix="/v1", dependencies=[Depends(require("predict"))], responses=PROBLEMS)
 
 
-def json_response(value: Any) -> Response:
+def json_response(value: Any, status: int = 200) -> Response:
     """Return an answer that is of its shape by how it was made: checking it again would take longer than scoring."""
-    return Response(to_json(value), media_type="application/json")
+    return Response(to_json(value), status, media_type="application/json")
 
 
 @router.get("/models", response_model=ModelsAnswer, tags=["models"])
@@ -116,15 +114,3 @@ async def search_taxonomy(
 ) -> Any:
     """Search labels: names that begin with a text come before those that hold it; case and accents do not matter."""
     return json_response({"nodes": find_nodes(service.store.get(model_id), q, limit)})
-
-
-@router.post(
-    "/models/{model_id}/feedback",
-    response_model=FeedbackAnswer,
-    dependencies=[Depends(require("learn"))],
-    tags=["learning"],
-)
-async def feedback(model_id: str, body: FeedbackRequest, request: Request, service: AService) -> Any:
-    """Write corrections to the journal of a model; they are on disk when this answers."""
-    served = service.store.get(model_id)
-    return json_response(await service.record(served, body.corrections, request_id_of(request)))

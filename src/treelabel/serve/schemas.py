@@ -240,6 +240,62 @@ class FeedbackAnswer(TypedDict):
     journal: int
 
 
+class JobAnswer(TypedDict):
+    """A job: the model that learns, how far it is, the version that it made, or why it failed."""
+
+    id: str
+    model: str
+    status: Literal["running", "done", "failed"]
+    created: str
+    finished: str | None
+    version: str | None
+    passed: bool | None
+    evaluation: dict[str, float] | None
+    error: str | None
+
+
+class JobsAnswer(TypedDict):
+    """All jobs, the newest first."""
+
+    jobs: list[JobAnswer]
+
+
+class VersionAnswer(TypedDict):
+    """The version of a model that is current now."""
+
+    model: str
+    version: str
+
+
+class Alternative(TypedDict):
+    """A likely label that was not suggested."""
+
+    node: int
+    label: str
+    path: str
+    probability: float
+
+
+class ReviewedText(TypedDict):
+    """A text to label: the suggested paths, their probability, whether that is safe to accept, and what else."""
+
+    text: str
+    labels: list[str]
+    probability: float
+    is_safe: bool
+    priority: float
+    alternatives: list[Alternative]
+
+
+class ReviewAnswer(TypedDict):
+    """Texts to label, the most useful first, and how many there are."""
+
+    model: str
+    version: str
+    remaining: int
+    texts: list[ReviewedText]
+
+
 class ProblemAnswer(TypedDict):
     """An error (RFC 9457)."""
 

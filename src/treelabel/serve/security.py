@@ -15,6 +15,8 @@ from treelabel.serve.schemas import Scope
 # A later scope includes the earlier ones.
 SCOPES: tuple[Scope, ...] = ("predict", "learn", "admin")
 FEWEST_CHARACTERS = 16
+# Programs send a token; a browser asks for a password, which is the token.
+CHALLENGE = 'Bearer, Basic realm="treelabel"'
 
 
 class Tokens:
@@ -36,7 +38,11 @@ class Tokens:
         digest = hashlib.sha256(token.encode()).digest()
         rank = max((rank for each, rank in self._digests.items() if hmac.compare_digest(each, digest)), default=-1)
         if rank < 0:
-            raise ProblemError(401, "expected the header Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
+            raise ProblemError(
+                401,
+                "expected the header Authorization: Bearer TOKEN",
+                {"WWW-Authenticate": 'Bearer, Basic realm="treelabel"'},
+            )
         if rank < SCOPES.index(scope):
             raise ProblemError(403, f"the token is of the scope {SCOPES[rank]}, but this needs {scope}")
 

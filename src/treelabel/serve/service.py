@@ -1,7 +1,9 @@
 """The service: what routes, protocols and the page call."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,10 +16,13 @@ from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy.hierarchy import SEPARATOR
 from treelabel.serve import prediction
 from treelabel.serve.batching import Batcher
-from treelabel.serve.journal import Journal
+from treelabel.serve.jobs import Job, Jobs
+from treelabel.serve.journal import Journal, read_journal
+from treelabel.serve.learning import LearningTask
 from treelabel.serve.model_store import ModelStore, ServedModel
 from treelabel.serve.options import ServeOptions
 from treelabel.serve.problems import ProblemError
+from treelabel.serve.review_queue import ReviewQueue
 from treelabel.serve.schemas import (
     Correction,
     DocumentAnswer,
@@ -26,10 +31,14 @@ from treelabel.serve.schemas import (
     ModelAnswer,
     ModelSummary,
     PredictSettings,
+    ReviewAnswer,
     ScoredDocument,
     StepAnswer,
 )
 from treelabel.serve.service_metrics import ServiceMetrics
+from treelabel.serve.versions import VersionNote
+
+LOG = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -43,7 +52,10 @@ class Service:
     def __init__(self, folders: Sequence[Path], options: ServeOptions) -> None:
         self.options = options
         self.is_ready = True
-        self.store = ModelStore(folders)
+        self.store = ModelStore(folders, options.state)
+        self.jobs = Jobs()
+        self._queues: dict[str, tuple[ServedModel, ReviewQueue]] = {}
+        self._reviewing = asyncio.Lock()
         self._journals: dict[str, Journal] = {}
         self._worker = worker_thread()
         self.metrics = ServiceMetrics()
@@ -130,6 +142,137 @@ class Service:
             self._journals[name] = Journal(self.options.state / name / "journal.jsonl")
         return self._journals[name]
 
+    async def learn(self, served: ServedModel) -> Job:
+        """Start to learn from the journal of a model; what comes of it is a version that can be promoted."""
+        journal, versions = self.journal(served.id), self.store.versions[served.id]
+        note = versions.note(served.version)
+        versions.folder.mkdir(parents=True, exist_ok=True)
+        task = LearningTask(
+            model=str(served.folder),
+            journal=str(journal.path),
+            lines=journal.lines,
+            known_lines=0 if note is None else note.journal_lines,
+            output=str(versions.folder),
+            train=None if self.options.train is None else str(self.options.train),
+            evaluation=None if self.options.evaluation is None else str(self.options.evaluation),
+        )
+        return self.jobs.start(served.id, task, versions.add_note)
+
+    def versions(self, name: str) -> list[VersionNote]:
+        """List the versions of a model that were learned, oldest first."""
+        return self.store.versions[name].notes()
+
+    async def promote(self, served: ServedModel, version: str | None = None) -> ServedModel:
+        """Make a version of a model current, by default the newest one.
+
+        Parameters
+        ----------
+        served
+            The model as it is now.
+        version
+            Of `versions`. With an evaluation file it must have been compared with the current one, and not be worse
+            beyond chance; 409 is answered otherwise.
+
+        Returns
+        -------
+        ServedModel
+            The model from now on.
+        """
+        self.journal(served.id)
+        versions = self.store.versions[served.id]
+        notes = versions.notes()
+        if version is None and not notes:
+            raise ProblemError(409, "there is no version to promote; POST .../learn makes one")
+        chosen = notes[-1].version if version is None else version
+        folder, note = versions.folder_of(chosen), versions.note(chosen)
+        if self.options.evaluation is not None and note is not None:
+            if note.parent != served.version:
+                raise ProblemError(409, f"{chosen} was compared with {note.parent}, which is not current; learn anew")
+            if not note.passed:
+                raise ProblemError(409, f"{chosen} is worse than the current version on the evaluation file")
+        # A version that cannot be loaded, or that is not signed where it must be, never becomes current.
+        await asyncio.to_thread(ServedModel.load, served.id, folder)
+        versions.promote(chosen)
+        return await self.reload(served.id)
+
+    async def rollback(self, served: ServedModel) -> ServedModel:
+        """Make the version before the current one current again."""
+        self.journal(served.id)
+        self.store.versions[served.id].roll_back()
+        return await self.reload(served.id)
+
+    async def reload(self, name: str) -> ServedModel:
+        """Load the current version of a model; requests that are being answered end with the one before."""
+        try:
+            served = await asyncio.to_thread(self.store.load, name)
+        except Exception:
+            self.metrics.reloads.labels(name, "failed").inc()
+            raise
+        self.metrics.reloads.labels(name, "loaded").inc()
+        LOG.info("model loaded", extra={"fields": {"model": name, "version": served.version}})
+        return served
+
+    async def review(
+        self, served: ServedModel, limit: int = 20, texts: Sequence[str] | None = None, precision: float = 0.95
+    ) -> ReviewAnswer:
+        """Return the texts that are most useful to label next.
+
+        Parameters
+        ----------
+        served
+            What `store.get` returned.
+        limit
+            How many at most.
+        texts
+            Texts to rank; by default those of the pool, without those that the journal has.
+        precision
+            The least share of right ones among suggestions that are safe to accept.
+
+        Returns
+        -------
+        ReviewAnswer
+        """
+        if texts is not None:
+            self.require_documents(len(texts))
+            return (await asyncio.to_thread(ReviewQueue, served, texts, precision)).first(limit)
+        pool = self.options.pool
+        if pool is None:
+            raise ProblemError(409, "this service has no pool of texts: start it with --pool FILE, or POST texts")
+        async with self._reviewing:
+            if self._queues.get(served.id, (None,))[0] is not served:
+                self._queues[served.id] = served, await self._rank(served, pool)
+        done = {entry["text"] for entry in read_journal(self.journal(served.id).path)} if self.options.learn else set()
+        return self._queues[served.id][1].first(limit, done)
+
+    async def _rank(self, served: ServedModel, pool: Path) -> ReviewQueue:
+        try:
+            return await asyncio.to_thread(ReviewQueue.of_file, served, pool)
+        except TreelabelError as error:
+            LOG.error("the pool cannot be read", extra={"fields": {"reason": str(error)}})
+            raise ProblemError(503, "the pool of texts cannot be read; the log of the service says why") from None
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Look after model folders while the app runs; then finish what is being done."""
+        watching = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await self.jobs.close()
+            self.close()
+
+    async def _watch(self) -> None:
+        """Load model folders that were replaced; one that cannot be loaded leaves the model as it is."""
+        while True:
+            await asyncio.sleep(self.options.watch_seconds)
+            for name in self.store.changed():
+                try:
+                    await self.reload(name)
+                except (TreelabelError, ProblemError, OSError) as error:
+                    fields = {"model": name, "reason": str(error)}
+                    LOG.error("a model folder cannot be loaded again", extra={"fields": fields})
+
     async def work(self, function: Callable[[], Result]) -> Result:
         """Run a function in the thread that scores."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, function)
@@ -166,7 +309,7 @@ class Service:
             "evidence": asdict(model.evidence_),
             "summary": model.evidence_.describe(model.default_rule, model.regime_),
             "signature": served.signature,
-            "versions": [served.version],
+            "versions": [note.version for note in self.versions(served.id)],
         }
 
     def close(self) -> None:

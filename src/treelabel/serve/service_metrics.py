@@ -40,7 +40,7 @@ class ServiceMetrics:
         self.registry.register(self._shares)
 
     def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request that was answered; status 0 is a client that went away."""
+        """Count a request that was answered; status 499 is a client that went away."""
         self._requests.labels(method, route, status).inc()
         self._seconds.labels(route).observe(seconds)
 

@@ -1,7 +1,7 @@
 """NDJSON both ways: one JSON line a text in, one JSON line an answer out, in memory that does not grow."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from itertools import groupby
 from typing import Any
 
@@ -76,7 +76,7 @@ async def predict_stream(service: Service, served: ServedModel, request: Request
         Lines of JSON, one for each line that came in.
     """
     number = 0
-    async for lines in _blocks(request, service.options.max_body):
+    async for lines in _blocks(request, service.options.max_body, min(MOST_LINES, service.options.max_documents)):
         parsed = [_parse(line, number + index) for index, line in enumerate(lines, 1)]
         number += len(lines)
         for settings, group in groupby(parsed, lambda each: each[1]):
@@ -115,7 +115,7 @@ def _parse(line: bytes | None, number: int) -> tuple[dict[str, Any], PredictSett
     return {"line": number, "id": parsed.id, "text": parsed.text}, settings
 
 
-async def _blocks(request: Request, most: int) -> AsyncIterator[list[bytes | None]]:
+async def _blocks(request: Request, most: int, step: int) -> AsyncIterator[list[bytes | None]]:
     """Cut the body into lines, and return those that have come together; None stands for a line that is too long."""
     rest, is_too_long = bytearray(), False
     async for chunk in request.stream():
@@ -126,13 +126,10 @@ async def _blocks(request: Request, most: int) -> AsyncIterator[list[bytes | Non
             block[0], is_too_long = None, False
         if len(rest) > most:
             rest, is_too_long = bytearray(), True
-        for part in _parts([line for line in block if line is None or line.strip()]):
+        shown = [line for line in block if line is None or line.strip()]
+        for part in (shown[start : start + step] for start in range(0, len(shown), step)):
             yield part
             # Other requests have their turn.
             await asyncio.sleep(0)
     if is_too_long or rest.strip():
         yield [None if is_too_long else bytes(rest)]
-
-
-def _parts(lines: list[bytes | None]) -> Iterator[list[bytes | None]]:
-    return (lines[start : start + MOST_LINES] for start in range(0, len(lines), MOST_LINES))
