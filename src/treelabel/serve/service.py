@@ -316,8 +316,8 @@ class Service:
         """End the worker; what it is doing is finished."""
         self.is_ready = False
         self._worker.shutdown()
-        for journal in self._journals.values():
-            journal.close()
+        while self._journals:
+            self._journals.popitem()[1].close()
 
 
 def service_of(request: Request) -> Service:
