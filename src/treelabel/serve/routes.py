@@ -20,7 +20,7 @@ from treelabel.serve.schemas import (
     SearchAnswer,
 )
 from treelabel.serve.security import require
-from treelabel.serve.service import Service, answer_head, service_of
+from treelabel.serve.service import Service, answer_head, find_service
 from treelabel.serve.streaming import LinesResponse, StreamRoute, predict_stream
 from treelabel.serve.taxonomy import ROOT, describe_node, find_nodes
 
@@ -28,7 +28,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     code: {"model": ProblemAnswer, "content": {"application/problem+json": {}}}
     for code in (400, 401, 403, 404, 409, 413, 422, 429)
 }
-AService = Annotated[Service, Depends(service_of)]
+AService = Annotated[Service, Depends(find_service)]
 router = APIRouter(prefix="/v1", dependencies=[Depends(require("predict"))], responses=PROBLEMS)
 
 

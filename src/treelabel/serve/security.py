@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from fastapi import Request
@@ -75,10 +75,11 @@ def _token_of(header: str) -> str:
     return value.strip() if kind.lower() == "bearer" else ""
 
 
-def require(scope: Scope) -> Callable[[Request], None]:
+def require(scope: Scope) -> Callable[[Request], Awaitable[None]]:
     """Make a dependency that refuses requests without a token of a scope: `Depends(require("predict"))`."""
 
-    def check(request: Request) -> None:
+    # Not a plain function: FastAPI would call that in another thread.
+    async def check(request: Request) -> None:
         request.app.state.tokens.require(request, scope)
 
     return check

@@ -326,6 +326,11 @@ def service_of(request: Request) -> Service:
     return service
 
 
+async def find_service(request: Request) -> Service:
+    """Return the service as a dependency of routes: `Depends(find_service)`; a plain function would take a thread."""
+    return service_of(request)
+
+
 def request_id_of(request: Request) -> str:
     """Return the id of a request: that of its header X-Request-ID, or one that was made for it."""
     name: str = request.state.request_id
