@@ -111,10 +111,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def started(command: list[str], port: int, folder: Path, wait: float = 90) -> Iterator["subprocess.Popen[bytes]"]:
+def started(
+    command: list[str], port: int, folder: Path, wait: float = 90, environment: dict[str, str] | None = None
+) -> Iterator["subprocess.Popen[bytes]"]:
     """Start a server, wait until it listens, and end it afterwards."""
     with (folder / f"{port}.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment)
     try:
         until = time.monotonic() + wait
         while process.poll() is None and time.monotonic() < until:
@@ -178,12 +180,24 @@ def measure(
     return {name: [statistics.median(column) for column in zip(*each, strict=True)] for name, each in rows.items()}
 
 
+def annif_environment(folder: Path) -> dict[str, str]:
+    """Return the environment of Annif: its own packages, and a folder of NLTK's data."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {
+        "NLTK_DATA": str(folder / "nltk")
+    }
+
+
 def prepare_annif(annif: Path, folder: Path) -> None:
     """Make a vocabulary and a project of the sample, and train it."""
     data = load_sample()
     h = data.hierarchy
     uris = [f"http://example.org/{node}" for node in range(len(h))]
     (folder / "projects.cfg").write_text(ANNIF)
+    # What NLTK would download to split sentences: empty tables, as tf-idf counts words.
+    tables = folder / "nltk" / "tokenizers" / "punkt_tab" / "english"
+    tables.mkdir(parents=True)
+    for name in ("collocations.tab", "sent_starters.txt", "abbrev_types.txt", "ortho_context.tab"):
+        (tables / name).touch()
     (folder / "nouns.tsv").write_text("".join(f"<{uri}>\t{name}\n" for uri, name in zip(uris, h.names, strict=True)))
     labels = data.labels.tocsr()
     rows = [
@@ -192,7 +206,9 @@ def prepare_annif(annif: Path, folder: Path) -> None:
     ]
     (folder / "train.tsv").write_text("".join(rows))
     for arguments in (["load-vocab", "nouns", "--language", "en", "nouns.tsv"], ["train", "sample", "train.tsv"]):
-        subprocess.run([str(annif), *arguments], cwd=folder, check=True, capture_output=True)
+        subprocess.run(
+            [str(annif), *arguments], cwd=folder, check=True, capture_output=True, env=annif_environment(folder)
+        )
 
 
 @contextmanager
@@ -209,7 +225,8 @@ def servers_of(model: Path, folder: Path, annif: Path | None) -> Iterator[list[S
             return
         prepare_annif(annif, folder)
         command = [str(annif.with_name("uvicorn")), "annif:create_app", "--factory", "--port", str(theirs)]
-        with started([*command, "--log-level", "warning"], theirs, folder) as three:
+        command += ["--log-level", "warning"]
+        with started(command, theirs, folder, environment=annif_environment(folder)) as three:
 
             def ask(part: list[str]) -> bytes:
                 if len(part) == 1:
