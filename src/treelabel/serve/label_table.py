@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from treelabel.hierarchy.hierarchy import SEPARATOR, Hierarchy
 from treelabel.serve.schemas import LabelAnswer
 
+# Name, path, URI and notation of a label.
+Fixed = tuple[str, str, str | None, str | None]
+
 
 class LabelTable:
     """Labels by node; what a label always says is put together once, when it is first asked for."""
@@ -12,14 +15,13 @@ class LabelTable:
     def __init__(self, hierarchy: Hierarchy) -> None:
         self._hierarchy = hierarchy
         self._above: dict[int, tuple[int, ...]] = {}
-        self._fixed: dict[int, tuple[str, str, str | None, str | None]] = {}
+        self._fixed: dict[int, Fixed] = {}
 
     def ancestors(self, node: int) -> tuple[int, ...]:
         """Return the nodes above a node, from the top down (DAG: all of them, in the order of ids)."""
         nodes = self._above.get(node)
         if nodes is None:
-            nodes = tuple(self._hierarchy.ancestors([node]).indices.tolist())
-            self._above[node] = nodes
+            nodes = self._above[node] = tuple(self._hierarchy.ancestors([node]).indices.tolist())
         return nodes
 
     def answer(self, node: int, probability: float, above: Sequence[float]) -> LabelAnswer:
@@ -39,11 +41,11 @@ class LabelTable:
             ],
         }
 
-    def fixed(self, node: int) -> tuple[str, str, str | None, str | None]:
+    def fixed(self, node: int) -> Fixed:
         """Return the name, path, URI and notation of a node."""
         return self._fixed.get(node) or self._look_up(node)
 
-    def _look_up(self, node: int) -> tuple[str, str, str | None, str | None]:
+    def _look_up(self, node: int) -> Fixed:
         h = self._hierarchy
         uri = notation = None
         if h.identifiers is not None:

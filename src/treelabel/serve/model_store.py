@@ -37,7 +37,12 @@ class ServedModel:
         model = load_model(folder)
         # A folder that is replaced meanwhile is loaded under the version that it has now.
         after = version_of(folder)
-        return cls(name, version, folder, model) if after == version else cls.load(name, folder)
+        if after != version:
+            return cls.load(name, folder)
+        served = cls(name, version, folder, model)
+        # Made now, so that no request waits for it.
+        _ = served.search_index
+        return served
 
     @cached_property
     def labels(self) -> LabelTable:

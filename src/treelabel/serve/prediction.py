@@ -1,7 +1,8 @@
 """Answers on texts: plain functions of a model and a request, without HTTP."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from functools import lru_cache
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -42,19 +43,28 @@ def rule_of(served: ServedModel, settings: PredictSettings) -> RuleSpec:
     -------
     RuleSpec
     """
-    asked = {"k": settings.k, "t": settings.threshold, "unknown": settings.unknown or None}
+    default = served.model.default_rule
+    return _find_rule(settings.rule, settings.k, settings.threshold, settings.unknown or None, default)
+
+
+@lru_cache(maxsize=256)
+def _find_rule(
+    rule: str | None, k: int | None, threshold: float | None, unknown: float | None, default: str
+) -> RuleSpec:
+    """Find a rule; reading one takes as long as scoring a text, and most requests ask for the same."""
+    asked = {"k": k, "t": threshold, "unknown": unknown}
     given = {name: value for name, value in asked.items() if value is not None}
-    if settings.rule is not None:
-        spec = find_rule(settings.rule, given)
+    if rule is not None:
+        spec = find_rule(rule, given)
         # Files of this machine are not for those who ask over the network.
         if isinstance(spec.settings.get("matrix"), str):
             raise TreelabelError("a rule of a request reads no files; write the matrix as a list of lists")
         return spec
-    if settings.k is not None and settings.threshold is not None:
+    if k is not None and threshold is not None:
         raise TreelabelError("expected k or threshold, found both; name a rule that has both settings")
-    if settings.k is not None:
+    if k is not None:
         return find_rule("top_k(leaves=true)", given)
-    return find_rule("threshold" if settings.threshold is not None else served.model.default_rule, given)
+    return find_rule("threshold" if threshold is not None else default, given)
 
 
 def predict_documents(
@@ -272,11 +282,15 @@ def label_answers(table: LabelTable, scores: Scores, written: WrittenLabels) -> 
     """
     nodes, ptr = written.nodes.tolist(), written.ptr.tolist()
     above = [table.ancestors(node) for node in nodes]
-    flat = np.fromiter((upper for each in above for upper in each), np.int64)
+    flat = np.fromiter(chain.from_iterable(above), np.int64)
     sizes = np.fromiter(map(len, above), np.int64, len(above))
     rows = np.repeat(np.repeat(np.arange(len(ptr) - 1), np.diff(written.ptr)), sizes)
     values = np.asarray(scores.values[rows, flat]).ravel().astype(np.float64) if len(flat) else np.zeros(0)
-    upper = iter(np.round(values, 7).tolist())
+    upper = np.round(values, 7).tolist()
     p = [] if written.p is None else written.p.tolist()
-    answers = [table.answer(node, p[index], [next(upper) for _ in above[index]]) for index, node in enumerate(nodes)]
+    ends = np.cumsum(sizes).tolist()
+    answers = [
+        table.answer(node, p[index], upper[ends[index] - len(above[index]) : ends[index]])
+        for index, node in enumerate(nodes)
+    ]
     return [answers[start:stop] for start, stop in pairwise(ptr)]

@@ -1,7 +1,7 @@
 """Type-ahead search over the names and notations of a hierarchy."""
 
 import unicodedata
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from treelabel.hierarchy.hierarchy import Hierarchy
@@ -16,12 +16,13 @@ def fold(text: str) -> str:
     >>> fold("Éclair  ÀÉ"), fold("STRASSE") == fold("straße")
     ('eclair ae', True)
     """
-    plain = "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
-    return " ".join(plain.casefold().split())
+    if not text.isascii():
+        text = "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
+    return " ".join(text.casefold().split())
 
 
 class SearchIndex:
-    """Names and notations in one long text, which is searched as a whole.
+    """Names and notations in alphabetical order, and in one long text, which is searched as a whole.
 
     >>> index = SearchIndex(Hierarchy.flat(["Pâté", "spatula", "pan", "paté en croûte"]))
     >>> index.search("pat", 10)
@@ -33,15 +34,17 @@ class SearchIndex:
         if hierarchy.identifiers is not None:
             notations = hierarchy.identifiers.notations.to_pylist()
             entries += [(fold(text), node) for node, text in enumerate(notations) if text]
+        entries.sort()
+        self._entries = [text for text, _ in entries]
         self._nodes = [node for _, node in entries]
-        self._starts, size = [], len(BREAK)
-        for text, _ in entries:
+        self._starts, size = [], 0
+        for text in self._entries:
             self._starts.append(size)
             size += len(text) + len(BREAK)
-        self._text = BREAK + "".join(f"{text}{BREAK}" for text, _ in entries)
+        self._text = BREAK.join(self._entries)
 
     def search(self, query: str, limit: int) -> list[int]:
-        """Return nodes: first those of that name, then those that begin with the query, then those that hold it.
+        """Return nodes: first those that begin with the query, the very name before others, then those that hold it.
 
         Parameters
         ----------
@@ -53,24 +56,30 @@ class SearchIndex:
         Returns
         -------
         list of int
-            In each group by rising id, which is from the top of the hierarchy down.
+            Both groups in alphabetical order.
         """
         folded = fold(query)
         nodes: dict[int, None] = {}
         if not folded:
             return []
-        for pattern in (f"{BREAK}{folded}{BREAK}", f"{BREAK}{folded}", folded):
-            for node in self._matches(pattern):
-                nodes.setdefault(node)
+        for entries in (self._beginning_with(folded), self._holding(folded)):
+            for entry in entries:
+                nodes.setdefault(self._nodes[entry])
                 if len(nodes) == limit:
                     return list(nodes)
         return list(nodes)
 
-    def _matches(self, pattern: str) -> Iterator[int]:
-        """List the nodes of entries with a pattern, each entry once."""
-        index = self._text.find(pattern)
+    def _beginning_with(self, folded: str) -> Iterator[int]:
+        """List the entries that begin with a text."""
+        entry = bisect_left(self._entries, folded)
+        while entry < len(self._entries) and self._entries[entry].startswith(folded):
+            yield entry
+            entry += 1
+
+    def _holding(self, folded: str) -> Iterator[int]:
+        """List the entries that hold a text, each once."""
+        index = self._text.find(folded)
         while index >= 0:
-            entry = bisect_right(self._starts, index + pattern.startswith(BREAK)) - 1
-            yield self._nodes[entry]
-            after = self._starts[entry + 1] - 1 if entry + 1 < len(self._starts) else len(self._text)
-            index = self._text.find(pattern, after)
+            entry = bisect_right(self._starts, index) - 1
+            yield entry
+            index = self._text.find(folded, self._starts[entry] + len(self._entries[entry]))

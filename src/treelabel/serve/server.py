@@ -29,26 +29,32 @@ def run_server(folders: Sequence[Path], options: ServeOptions, host: str, port: 
     host, port
         Where to listen; port 0 takes a free one, and the log says which.
     """
+    app = create_app(folders, options)
+    with _listen(host, port) as listener:
+        log_json()
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listener.getsockname()[1]}"
+        names = [served.id for served in app.state.service.store]
+        LOG.info("serving", extra={"fields": {"address": address, "models": names}})
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE,
+            ws="none",
+        )
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
     # The protocol is named, as asyncio asks for it before it turns off Nagle's algorithm (40 ms a request).
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
+        listener.listen(BACKLOG)
     except OSError as error:
+        listener.close()
         raise TreelabelError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from None
-    log_json()
-    app = create_app(folders, options)
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{listener.getsockname()[1]}"
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=GRACE,
-        backlog=BACKLOG,
-        ws="none",
-    )
-    names = [served.id for served in app.state.service.store]
-    LOG.info("serving", extra={"fields": {"address": address, "models": names}})
-    uvicorn.Server(config).run(sockets=[listener])
+    return listener
