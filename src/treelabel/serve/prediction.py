@@ -96,9 +96,9 @@ def predict_documents(
     """
     asked = rule_of(served, settings) if rule is None else rule
     column = Strings.of(list(texts))
-    known = known_labels(served.model.hierarchy_, settings.known)
+    known = known_labels(served.model.hierarchy_, settings.known) if settings.known else None
     scores = score_texts(served, column)
-    if known.nnz:
+    if known is not None:
         scores = condition_on(scores, known)
     profile, blank = served.model.profile_, blank_texts(column)
     decisions = decide_texts(
@@ -109,7 +109,7 @@ def predict_documents(
         train_documents=profile.documents,
         **asked.settings,
     )
-    if known.nnz:
+    if known is not None:
         decisions = _with_known(decisions, known)
     if observe is not None:
         observe(decisions)
