@@ -19,6 +19,8 @@ from treelabel.serve.service_metrics import ServiceMetrics
 
 LOG = logging.getLogger("treelabel.serve.requests")
 STREAM = "application/x-ndjson"
+# Where streams are read line by line. Elsewhere a body is read as one, whatever it says that it is.
+STREAM_PATH = re.compile(r"/v1/models/[^/]+/predict")
 # A request that changes nothing may come from any page: it cannot read the answer.
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 # Probes are answered however busy the service is.
@@ -64,7 +66,7 @@ class Gate:
         self._active += 1
         try:
             self._require_admissible(scope, headers)
-            await self._app(scope, _Body(receive, headers, self._options).receive, send_named)
+            await self._app(scope, _Body(receive, scope["path"], headers, self._options).receive, send_named)
         except ClientDisconnect:
             # It will read no answer.
             status = status or 499
@@ -102,9 +104,10 @@ class Gate:
 class _Body:
     """The body of a request, counted and timed while it comes in."""
 
-    def __init__(self, receive: Receive, headers: Headers, options: ServeOptions) -> None:
+    def __init__(self, receive: Receive, path: str, headers: Headers, options: ServeOptions) -> None:
         self._receive, self._options = receive, options
-        self._is_stream = headers.get("content-type", "").startswith(STREAM)
+        is_stream = headers.get("content-type", "").startswith(STREAM)
+        self._is_stream = is_stream and STREAM_PATH.fullmatch(path) is not None
         self._deadline = time.monotonic() + options.max_seconds
         self._size, self._is_complete = 0, False
         length = headers.get("content-length", "")
