@@ -1,8 +1,9 @@
 """Learning from the journal, in a process of its own: `python -m treelabel.serve.learning` reads what to do as JSON."""
 
 import json
+import math
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,9 @@ def _judge(note: VersionNote, before: Model, after: Model, file: Path) -> Versio
     change = compare_results(results, ["hf1"]).metrics[0].differences[0]
     measured = {name: float(result["hf1"]) for name, result in results.items()}
     measured |= {"difference": change.difference, "low": change.low, "high": change.high, "documents": len(truth)}
-    return VersionNote(**{**asdict(note), "passed": bool(change.high >= 0), "evaluation": measured})
+    finite = {name: value for name, value in measured.items() if math.isfinite(value)}
+    # Without an interval, as of a single document, nothing shows that it is worse.
+    return replace(note, passed=not change.high < 0, evaluation=finite)
 
 
 def main() -> int:

@@ -34,7 +34,7 @@ router = APIRouter(prefix="/v1", dependencies=[Depends(require("predict"))], res
 
 def json_response(value: Any, status: int = 200) -> Response:
     """Return an answer that is of its shape by how it was made: checking it again would take longer than scoring."""
-    return Response(to_json(value), status, media_type="application/json")
+    return Response(to_json(value, inf_nan_mode="null"), status, media_type="application/json")
 
 
 @router.get("/models", response_model=ModelsAnswer, tags=["models"])
