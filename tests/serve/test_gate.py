@@ -34,15 +34,6 @@ def test_limits_are_refused_by_name(serve: Client) -> None:
     assert ["error" in each for each in answers] == [False] * 20 + [True, False]
 
 
-@pytest.mark.parametrize(
-    "path", ["/v1/models/topics/score", "/hf/topics", "/v2/models/topics/infer", "/nowhere/predict"]
-)
-def test_a_stream_that_no_route_reads_as_one_has_the_limit_of_a_body(serve: Client, path: str) -> None:
-    client = serve(max_body=300)
-    answer = client.post(path, content=iter([b"a" * 200] * 4), headers={"content-type": "application/x-ndjson"})
-    assert answer.status_code == (404 if path.startswith("/nowhere") else 413)
-
-
 def test_too_many_requests_are_told_to_come_back_but_probes_are_answered(serve: Client) -> None:
     client = serve(max_concurrency=0)
     refused = client.get("/v1/models")
