@@ -7,7 +7,7 @@ Speed: the sample's default model is served by `treelabel serve`, by a FastAPI h
 `model.predict`, and, where `--annif` names the program, by Annif (tfidf, the same training documents). One client of
 asyncio streams with connections that stay open sends each the same texts, in turns: single texts by 1 and by 16
 connections, and batches of 32 (Annif's most) by 4. Ours answers with paths, probabilities and those of all ancestors,
-the bare handler with names alone. The best of nine rounds counts. Claims, in batches: at least 90% of the bare
+the bare handler with names alone. The best of 15 rounds counts. Claims, in batches: at least 90% of the bare
 handler's texts a second, and at least 5 times Annif's. With single texts, HTTP takes most of the time of all of them.
 
 Soak: 60 seconds, 64 connections, a tenth of them slow, malformed or cut off. Claims: no 5xx, and memory at the end
@@ -251,7 +251,7 @@ def speed(model: Path, folder: Path, annif: Path | None, count: int) -> list[Cla
             ("single texts, 16 connections", 1, 16, texts[: count // 2]),
             (f"batches of {BATCH}, 4 connections", BATCH, 4, texts),
         ):
-            rates = measure(servers, some, size, connections, rounds=9)
+            rates = measure(servers, some, size, connections, rounds=15)
             ours = rates.pop("treelabel")
             for name, peer in rates.items():
                 least = {"bare FastAPI": LEAST_OF_BARE, "Annif": LEAST_OF_ANNIF}[name]
