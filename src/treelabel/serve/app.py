@@ -13,11 +13,21 @@ from treelabel.serve import learning_routes, probes, routes
 from treelabel.serve.gate import Gate
 from treelabel.serve.options import ServeOptions
 from treelabel.serve.problems import add_error_handlers
+from treelabel.serve.protocols import annif, hugging_face, label_studio, open_inference
 from treelabel.serve.security import Tokens
 from treelabel.serve.service import Service
 
 # What is served. A protocol or a page is a file with a `router`, and a row here.
-ROUTERS: tuple[APIRouter, ...] = (routes.router, learning_routes.router, probes.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    routes.router,
+    learning_routes.router,
+    probes.router,
+    annif.router,
+    label_studio.router,
+    open_inference.router,
+    hugging_face.pipeline_router,
+    hugging_face.tei_router,
+)
 
 
 def create_app(folders: Sequence[str | Path], options: ServeOptions | None = None) -> FastAPI:
