@@ -131,8 +131,8 @@ def _single(texts: Any) -> str:
         return str(texts[0])
     raise ProblemError(
         422,
-        "inputs: a list of two texts is a pair, for models that compare texts, which this one is not; "
-        "send a text alone, or a batch as a list of lists of one text each",
+        "inputs: expected a text, or a batch as a list of lists of one text each; two texts in a list are a pair, for "
+        "models that compare texts, which this one does not",
     )
 
 
