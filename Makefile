@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # pip installs into the environment from outside, so that the machine needs no ensurepip (Debian: no python3-venv).
 PIP = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python
 
-.PHONY: demo serve test quick lowest lint bench constraints clean
+.PHONY: demo serve test test-clients quick lowest lint bench constraints clean
 
 demo: $(VENV)/.core
 	$(BIN)/treelabel demo
@@ -53,6 +53,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The real clients of other services' protocols, each in an environment of its own, which this makes (1.6 GB in all).
+test-clients: $(VENV)/.dev
+	$(BIN)/python tools/check_clients.py
 
 # Speed and memory; what systems are worth is in studies: treelabel bench specs/....toml
 bench: $(VENV)/.dev

@@ -31,6 +31,10 @@ def test_a_label_without_a_uri_goes_by_its_path(client: TestClient) -> None:
     assert hit["uri"].removeprefix("urn:treelabel:").replace("%20", " ").split("/") == hit["path"].split(" > ")
 
 
+def test_an_empty_text_has_no_suggestions(client: TestClient) -> None:
+    assert client.post(f"{TOPICS}/suggest", data={"text": ""}).json() == {"results": []}
+
+
 @pytest.mark.parametrize(("limit", "threshold", "count"), [(0, 0, 0), (3, 0, 3), (10, 1, 0), (2000, 0, 4)])
 def test_limit_and_threshold_hold_for_a_text_and_for_a_batch(
     client: TestClient, limit: int, threshold: float, count: int

@@ -18,7 +18,7 @@ from treelabel.hierarchy.label_ids import path_uri
 from treelabel.serve.model_store import ServedModel
 from treelabel.serve.problems import ProblemError, route_with_errors
 from treelabel.serve.protocols.ranking import rank_labels
-from treelabel.serve.routes import AService, json_response
+from treelabel.serve.routes import PROBLEMS, AService, json_response
 from treelabel.serve.schemas import Correction, LabelText, Probability
 from treelabel.serve.security import require
 from treelabel.serve.service import Service, request_id_of
@@ -40,6 +40,7 @@ router = APIRouter(
     prefix="/v1",
     dependencies=[Depends(require("predict"))],
     route_class=route_with_errors(_answer_problem),
+    responses=PROBLEMS,
     tags=["Annif"],
 )
 
@@ -104,12 +105,16 @@ async def show_project(project_id: str, service: AService) -> dict[str, Any]:
 @router.post("/projects/{project_id}/suggest")
 async def suggest(
     project_id: str,
+    request: Request,
     service: AService,
-    text: Annotated[str, Form()],
+    text: Annotated[str, Form()] = "",
     limit: Annotated[Limit, Form()] = 10,
     threshold: Annotated[Probability, Form()] = 0.0,
 ) -> Any:
     """Suggest subjects for a text."""
+    # FastAPI takes an empty field for a missing one.
+    if "text" not in await request.form():
+        raise ProblemError(400, "text: Field required")
     [results] = await _suggest(service, _find(service, project_id), [text], limit, threshold)
     return json_response({"results": results})
 
@@ -151,7 +156,7 @@ async def learn(
     return Response(status_code=204)
 
 
-@router.post("/detect-language")
+@router.post("/detect-language", include_in_schema=False)
 async def detect_language(body: LanguageRequest) -> Response:
     """Refuse to detect a language, as Annif does for languages that it does not know."""
     raise ProblemError(400, "unsupported candidate languages: this service detects none")

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictBool
 
 import treelabel
 from treelabel.serve.model_store import ServedModel
 from treelabel.serve.problems import ProblemError, route_with_errors
+from treelabel.serve.protocols.error_answers import ERRORS
 from treelabel.serve.protocols.ranking import MOST_LABELS, rank_labels
 from treelabel.serve.routes import AService, json_response
 from treelabel.serve.schemas import LabelAnswer
@@ -29,12 +30,17 @@ def _answer_typed_error(problem: ProblemError) -> Response:
 
 predict_scope = Depends(require("predict"))
 pipeline_router = APIRouter(
-    prefix="/hf", dependencies=[predict_scope], route_class=route_with_errors(_answer_error), tags=["Hugging Face"]
+    prefix="/hf",
+    dependencies=[predict_scope],
+    route_class=route_with_errors(_answer_error),
+    responses=ERRORS,
+    tags=["Hugging Face"],
 )
 tei_router = APIRouter(
     prefix="/tei/{model_id}",
     dependencies=[predict_scope],
     route_class=route_with_errors(_answer_typed_error),
+    responses=ERRORS,
     tags=["text-embeddings-inference"],
 )
 
@@ -60,8 +66,8 @@ class TeiRequest(BaseModel):
     """
 
     inputs: str | list[str] | list[list[str]]
-    raw_scores: bool = False
-    truncate: bool | None = None
+    raw_scores: StrictBool = False
+    truncate: StrictBool | None = None
 
 
 @pipeline_router.post("/{model_id}")
@@ -116,7 +122,7 @@ async def show_info(model_id: str, service: AService) -> dict[str, Any]:
     }
 
 
-@tei_router.get("/health")
+@tei_router.get("/health", response_class=Response)
 async def check_health(model_id: str, service: AService) -> Response:
     """Answer 200 with nothing in it, if the model is there."""
     service.store.get(model_id)

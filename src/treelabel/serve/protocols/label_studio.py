@@ -16,6 +16,7 @@ from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import find_label
 from treelabel.serve.model_store import ServedModel
 from treelabel.serve.problems import ProblemError, route_with_errors, validation_sentence
+from treelabel.serve.protocols.error_answers import ERRORS
 from treelabel.serve.protocols.label_config import MOST_CHARACTERS, LabelConfig, read_label_config
 from treelabel.serve.routes import AService, json_response
 from treelabel.serve.schemas import Correction, DocumentAnswer, LabelRef, LabelText
@@ -34,12 +35,13 @@ router = APIRouter(
     prefix="/label-studio/{model_id}",
     dependencies=[Depends(require("predict"))],
     route_class=route_with_errors(_answer_error),
+    responses=ERRORS,
     tags=["Label Studio"],
 )
 
 
 class SetupRequest(BaseModel):
-    """What the app sends when a backend is connected; its token is not read."""
+    """The project that a backend is connected to; the token that comes with it is not read."""
 
     label_config: ConfigText = Field(alias="schema")
 
@@ -104,8 +106,9 @@ async def check_health(model_id: str, service: AService) -> dict[str, str]:
 
 
 @router.get("/metrics")
-async def show_metrics() -> dict[str, str]:
+async def show_metrics(model_id: str, service: AService) -> dict[str, str]:
     """Return nothing, as other backends do; metrics of the service are at /metrics."""
+    service.store.get(model_id)
     return {}
 
 
@@ -141,7 +144,7 @@ async def predict(model_id: str, body: TasksRequest, service: AService) -> Any:
     return json_response({"results": [_prediction(served, config, document) for document in documents]})
 
 
-@router.post("/webhook", dependencies=[Depends(require("learn"))])
+@router.post("/webhook", dependencies=[Depends(require("learn"))], responses={201: {"description": "Accepted."}})
 async def receive_event(model_id: str, body: dict[str, Any], request: Request, service: AService) -> Response:
     """Write annotations to the journal of corrections, or begin to learn from it."""
     served = service.store.get(model_id)

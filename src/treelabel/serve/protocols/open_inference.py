@@ -17,6 +17,7 @@ import treelabel
 from treelabel.serve.model_store import ServedModel
 from treelabel.serve.problems import ProblemError, route_with_errors, validation_sentence
 from treelabel.serve.protocols.bytes_tensors import decompress, pack_texts, unpack_texts
+from treelabel.serve.protocols.error_answers import ERRORS
 from treelabel.serve.protocols.ranking import MOST_LABELS, rank_labels
 from treelabel.serve.routes import AService
 from treelabel.serve.schemas import LabelAnswer
@@ -34,7 +35,11 @@ def _answer_error(problem: ProblemError) -> Response:
     return JSONResponse({"error": problem.detail}, status, problem.headers)
 
 
-router = APIRouter(prefix="/v2", route_class=route_with_errors(_answer_error), tags=["Open Inference"])
+router = APIRouter(
+    prefix="/v2", route_class=route_with_errors(_answer_error), responses=ERRORS, tags=["Open Inference"]
+)
+# The body is read by the route, since it may have bytes behind its JSON.
+BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
 predict_scope = Depends(require("predict"))
 
 
@@ -118,8 +123,8 @@ async def check_model(model_name: str, service: AService, version: str | None = 
     return {"name": _find(service, model_name, version).id, "ready": True}
 
 
-@router.post("/models/{model_name}/infer", dependencies=[predict_scope])
-@router.post("/models/{model_name}/versions/{version}/infer", dependencies=[predict_scope])
+@router.post("/models/{model_name}/infer", dependencies=[predict_scope], openapi_extra=BODY)
+@router.post("/models/{model_name}/versions/{version}/infer", dependencies=[predict_scope], openapi_extra=BODY)
 async def infer(model_name: str, request: Request, service: AService, version: str | None = None) -> Response:
     """Return the likeliest labels of texts and their probabilities."""
     served = _find(service, model_name, version)
