@@ -93,7 +93,7 @@ class Project:
         annotations = [{"id": n, "task": n, "result": result, **annotation} for n, result in enumerate(results)]
         tasks = [{"id": n, "data": {"content": f"text {n}"}} for n in range(len(results))]
         is_bulk = action == "ANNOTATIONS_CREATED"
-        body = {"action": action, "project": project}
+        body: dict[str, Any] = {"action": action, "project": project}
         body |= {"annotation": annotations if is_bulk else annotations[0]} if results else {}
         body |= {"task": tasks if is_bulk else tasks[0]} if results else {}
         answer = self.client.post("/label-studio/topics/webhook", json=body)
