@@ -37,7 +37,6 @@ class Client:
 
     environment: str
     packages: tuple[str, ...]
-    is_recorded: bool = True
 
 
 CLIENTS = {
@@ -47,7 +46,6 @@ CLIENTS = {
     "open_inference_triton": Client("triton", ("tritonclient[http]==2.73.*",)),
     "open_inference_kserve": Client("kserve", ("kserve==0.21.*",)),
     "hugging_face": Client("hf", ("huggingface_hub==2.4.*",)),
-    "openapi_fuzzer": Client("fuzz", ("schemathesis==4.32.*",), is_recorded=False),
     # Takes 1 GB and minutes to install: only by its name.
     "label_studio_app": Client("ls-app", ("label-studio==1.23.2",)),
 }
@@ -69,10 +67,11 @@ def make_environment(folder: Path, packages: tuple[str, ...]) -> Path:
 
 
 def prepare(folder: Path) -> Path:
-    """Learn the sample, and write its vocabulary as SKOS; return the folder of the model."""
-    from treelabel import load_sample, make_model, write_taxonomy
+    """Learn the sample, and write its documents, and its vocabulary as SKOS; return the folder of the model."""
+    from treelabel import load_sample, make_model, write, write_taxonomy
 
     sample = load_sample()
+    write(sample, folder / "train.jsonl")
     write_taxonomy(sample.hierarchy, folder / "vocab.ttl")
     make_model("linear").fit(sample, progress=False).save(folder / "nouns")
     return folder / "nouns"
@@ -85,7 +84,7 @@ def served(model: Path) -> Iterator[int]:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
     command = [sys.executable, "-m", "treelabel", "serve", str(model), "--port", str(port)]
-    command += ["--learn", "--state", str(model.parent / "state")]
+    command += ["--learn", "--state", str(model.parent / "state"), "--train", str(model.parent / "train.jsonl")]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     with open(model.parent / "service.log", "w", encoding="utf-8") as log:
         service = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
@@ -140,7 +139,7 @@ def main() -> int:
             except AssertionError as error:
                 failed += 1
                 print(f"{client}: FAILED: {error}", flush=True)
-            if arguments.record is not None and CLIENTS[client].is_recorded:
+            if arguments.record is not None:
                 proxy.save(arguments.record / f"{client}.json")
         proxy.shutdown()
     return 1 if failed else 0

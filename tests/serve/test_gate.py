@@ -34,6 +34,24 @@ def test_limits_are_refused_by_name(serve: Client) -> None:
     assert ["error" in each for each in answers] == [False] * 20 + [True, False]
 
 
+@pytest.mark.parametrize(
+    "path", ["/v1/models/topics/score", "/hf/topics", "/v2/models/topics/infer", "/nowhere/predict"]
+)
+def test_a_stream_that_no_route_reads_as_one_has_the_limit_of_a_body(serve: Client, path: str) -> None:
+    client = serve(max_body=300)
+    answer = client.post(path, content=iter([b"a" * 200] * 4), headers={"content-type": "application/x-ndjson"})
+    assert answer.status_code == (404 if path.startswith("/nowhere") else 413)
+
+
+@pytest.mark.parametrize("path", ["/v2/models/topics/infer", "/hf/topics", "/tei/topics/predict", "/label-studio/x/y"])
+def test_limits_are_named_in_the_form_of_a_protocol(serve: Client, path: str) -> None:
+    client = serve(max_body=10)
+    answer = client.post(path, json={"inputs": "a long text"})
+    assert answer.status_code == 413
+    assert answer.headers["content-type"] == "application/json"
+    assert "max_body is 10" in answer.json()["error"]
+
+
 def test_too_many_requests_are_told_to_come_back_but_probes_are_answered(serve: Client) -> None:
     client = serve(max_concurrency=0)
     refused = client.get("/v1/models")

@@ -82,8 +82,21 @@ def corrections() -> list[dict[str, Any]]:
     return [json.loads(line) for line in JOURNAL.read_text(encoding="utf-8").splitlines()] if JOURNAL.exists() else []
 
 
-def walk(app: App, backend: str) -> None:
-    """Make a project, have its tasks predicted, annotate some, and begin to learn."""
+def learned_version(service: str) -> str:
+    """Wait for the job that learns; return the version that it made."""
+    for _ in range(600):
+        with urllib.request.urlopen(f"{service}/v1/jobs") as answer:
+            [job] = json.load(answer)["jobs"]
+        if job["status"] != "running":
+            break
+        time.sleep(0.5)
+    assert job["status"] == "done", job
+    return str(job["version"])
+
+
+def walk(app: App, service: str) -> None:
+    """Make a project, have its tasks predicted, annotate some, and learn from that."""
+    backend = f"{service}/label-studio/nouns"
     before = len(corrections())
     project = app.ask("POST", "/api/projects/", {"title": "nouns", "label_config": CONFIG})["id"]
     app.ask("POST", f"/api/projects/{project}/import", [{"gloss": text} for text in TEXTS])
@@ -109,15 +122,16 @@ def walk(app: App, backend: str) -> None:
     annotate(tasks[2], {"result": region(["plant"], ["food"])})
     app.ask("DELETE", f"/api/annotations/{first}/")
     app.ask("POST", f"/api/ml/{connected['id']}/train")
-    assert app.ask("GET", f"/api/ml/{connected['id']}/versions")["versions"], "no versions"
+    assert app.ask("GET", f"/api/ml/{connected['id']}/versions")["versions"] == [connected["model_version"]]
     learned = [(each["text"], each["labels"]) for each in corrections()[before:]]
     expected = [(TEXTS[0], ["animal > bird"]), (TEXTS[0], ["animal > mammal"]), (TEXTS[2], ["plant", "food"])]
     assert learned == expected, learned
+    assert learned_version(service) != connected["model_version"]
 
 
 app = App()
 try:
-    walk(app, f"{sys.argv[1]}/label-studio/nouns")
+    walk(app, sys.argv[1])
 finally:
     app.process.terminate()
     app.process.wait(30)

@@ -10,7 +10,7 @@ from fastapi.middleware.trustedhost import TrustedHostMiddleware
 
 import treelabel
 from treelabel.serve import learning_routes, probes, routes
-from treelabel.serve.gate import Gate
+from treelabel.serve.gate import ErrorForms, Gate
 from treelabel.serve.options import ServeOptions
 from treelabel.serve.problems import add_error_handlers
 from treelabel.serve.protocols import annif, hugging_face, label_studio, open_inference
@@ -28,6 +28,13 @@ ROUTERS: tuple[APIRouter, ...] = (
     hugging_face.pipeline_router,
     hugging_face.tei_router,
 )
+# Errors that are answered before a route is found, by the first part of the path.
+ERROR_FORMS: ErrorForms = {
+    "label-studio": label_studio.answer_error,
+    "v2": open_inference.answer_error,
+    "hf": hugging_face.answer_error,
+    "tei": hugging_face.answer_typed_error,
+}
 
 
 def create_app(folders: Sequence[str | Path], options: ServeOptions | None = None) -> FastAPI:
@@ -70,5 +77,5 @@ def create_app(folders: Sequence[str | Path], options: ServeOptions | None = Non
         app.add_middleware(CORSMiddleware, allow_origins=chosen.origins, allow_methods=["*"], allow_headers=["*"])
     if chosen.hosts:
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*chosen.hosts])
-    app.add_middleware(Gate, options=chosen, metrics=service.metrics)
+    app.add_middleware(Gate, options=chosen, metrics=service.metrics, error_forms=ERROR_FORMS)
     return app

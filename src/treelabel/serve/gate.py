@@ -6,11 +6,13 @@ import re
 import time
 import traceback
 import uuid
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treelabel.serve.options import ServeOptions
@@ -36,11 +38,18 @@ SECURITY_HEADERS = {
 }
 
 
+# By the first part of the paths of a protocol: how its errors are answered.
+ErrorForms = Mapping[str, Callable[[ProblemError], Response]]
+
+
 class Gate:
     """ASGI middleware around all routes."""
 
-    def __init__(self, app: ASGIApp, options: ServeOptions, metrics: ServiceMetrics) -> None:
+    def __init__(
+        self, app: ASGIApp, options: ServeOptions, metrics: ServiceMetrics, error_forms: ErrorForms | None = None
+    ) -> None:
         self._app, self._options, self._metrics = app, options, metrics
+        self._error_forms = error_forms or {}
         self._active = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,14 +80,19 @@ class Gate:
             # It will read no answer.
             status = status or 499
         except ProblemError as error:
-            await error.response()(scope, receive, send_named)
+            await self._response(scope["path"], error)(scope, receive, send_named)
         except Exception as error:
             LOG.error("unexpected error", extra={"fields": {"request_id": request_id, **_without_message(error)}})
             if not status:
-                await problem_of(error).response()(scope, receive, send_named)
+                await self._response(scope["path"], problem_of(error))(scope, receive, send_named)
         finally:
             self._active -= 1
             self._report(scope, request_id, status, time.perf_counter() - start)
+
+    def _response(self, path: str, error: ProblemError) -> Response:
+        """Answer an error in the form of its protocol, so that clients show what it says."""
+        form = self._error_forms.get(path.split("/")[1])
+        return error.response() if form is None else form(error)
 
     def _require_admissible(self, scope: Scope, headers: Headers) -> None:
         """Refuse a request that is too large or one too many, or that a page of another site makes."""

@@ -156,6 +156,13 @@ def test_what_says_nothing_of_labels_is_not_stored(project: Project) -> None:
     assert project.journal == []
 
 
+def test_a_button_begins_to_learn_once(project: Project) -> None:
+    status, answer = project.send("START_TRAINING")
+    [job] = project.client.get("/v1/jobs").json()["jobs"]
+    assert (status, answer) == (201, {"result": {"job": job["id"]}, "status": "ok"})
+    assert project.send("START_TRAINING")[0] == 409
+
+
 @pytest.mark.parametrize("missing", ["annotation", "task", "project"])
 def test_events_without_their_parts_are_refused(project: Project, missing: str) -> None:
     body = {

@@ -39,6 +39,15 @@ def test_every_recorded_request_gets_the_status_that_it_got(service: TestClient,
         assert answer.status_code == record["status"], (record["path"], answer.text)
 
 
+def test_what_the_app_of_label_studio_sent_is_in_the_journal(service: TestClient, tmp_path: Path) -> None:
+    for record in records("label_studio_app"):
+        send(service, record)
+    lines = (tmp_path / "state" / "nouns" / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["labels"] for line in lines] == [["animal > bird"], ["animal > mammal"], ["plant", "food"]]
+    [job] = service.get("/v1/jobs").json()["jobs"]
+    assert job["model"] == "nouns"
+
+
 def answers(service: TestClient, name: str, ending: str) -> list[tuple[dict[str, Any], Any]]:
     """Return the answers to the requests of a client whose path has an ending, and that are accepted."""
     chosen = [

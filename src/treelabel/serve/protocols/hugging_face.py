@@ -19,11 +19,13 @@ from treelabel.serve.schemas import LabelAnswer
 from treelabel.serve.security import require
 
 
-def _answer_error(problem: ProblemError) -> Response:
+def answer_error(problem: ProblemError) -> Response:
+    """Answer an error as Hugging Face does."""
     return JSONResponse({"error": problem.detail}, problem.status, problem.headers)
 
 
-def _answer_typed_error(problem: ProblemError) -> Response:
+def answer_typed_error(problem: ProblemError) -> Response:
+    """Answer an error as text-embeddings-inference does, with its kind."""
     kind = "overloaded" if problem.status == 429 else "backend" if problem.status >= 500 else "validation"
     return JSONResponse({"error": problem.detail, "error_type": kind}, problem.status, problem.headers)
 
@@ -32,14 +34,14 @@ predict_scope = Depends(require("predict"))
 pipeline_router = APIRouter(
     prefix="/hf",
     dependencies=[predict_scope],
-    route_class=route_with_errors(_answer_error),
+    route_class=route_with_errors(answer_error),
     responses=ERRORS,
     tags=["Hugging Face"],
 )
 tei_router = APIRouter(
     prefix="/tei/{model_id}",
     dependencies=[predict_scope],
-    route_class=route_with_errors(_answer_typed_error),
+    route_class=route_with_errors(answer_typed_error),
     responses=ERRORS,
     tags=["text-embeddings-inference"],
 )

@@ -27,14 +27,15 @@ CORRECTIONS = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_CREATED"
 ConfigText = Annotated[str, Field(max_length=MOST_CHARACTERS)]
 
 
-def _answer_error(problem: ProblemError) -> Response:
+def answer_error(problem: ProblemError) -> Response:
+    """Answer an error as the protocol has it."""
     return JSONResponse({"error": problem.detail, "status": "error"}, problem.status, problem.headers)
 
 
 router = APIRouter(
     prefix="/label-studio/{model_id}",
     dependencies=[Depends(require("predict"))],
-    route_class=route_with_errors(_answer_error),
+    route_class=route_with_errors(answer_error),
     responses=ERRORS,
     tags=["Label Studio"],
 )
@@ -75,7 +76,7 @@ class Region(BaseModel):
 
 
 class LabelStudioAnnotation(BaseModel):
-    """What an annotator did with a task."""
+    """The answer of an annotator to a task."""
 
     task: int | str | None = None
     result: Annotated[list[Region], Field(max_length=1_000)] = []
@@ -151,7 +152,7 @@ async def receive_event(model_id: str, body: dict[str, Any], request: Request, s
     action = body.get("action")
     if action == "START_TRAINING":
         job = await service.learn(served)
-        return JSONResponse({"result": {"job": job["id"]}, "status": "ok"}, 201)
+        return JSONResponse({"result": {"job": job.id}, "status": "ok"}, 201)
     if action not in CORRECTIONS:
         return JSONResponse({"status": "ignored: annotations that are created or updated are corrections"})
     try:

@@ -30,14 +30,13 @@ DEFAULT_K = 10
 INPUT, OUTPUTS = "text", ("labels", "scores")
 
 
-def _answer_error(problem: ProblemError) -> Response:
+def answer_error(problem: ProblemError) -> Response:
+    """Answer an error as the protocol has it; what is wrong with a request is 400."""
     status = 400 if problem.status == 422 else problem.status
     return JSONResponse({"error": problem.detail}, status, problem.headers)
 
 
-router = APIRouter(
-    prefix="/v2", route_class=route_with_errors(_answer_error), responses=ERRORS, tags=["Open Inference"]
-)
+router = APIRouter(prefix="/v2", route_class=route_with_errors(answer_error), responses=ERRORS, tags=["Open Inference"])
 # The body is read by the route, since it may have bytes behind its JSON.
 BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
 predict_scope = Depends(require("predict"))
