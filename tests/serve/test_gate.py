@@ -60,6 +60,7 @@ def test_too_many_requests_are_told_to_come_back_but_probes_are_answered(serve: 
     assert "max_concurrency" in refused.json()["detail"]
     assert client.get("/livez").json() == {"status": "alive"}
     assert client.get("/readyz").status_code == 200
+    assert client.get("/v2/health/ready").status_code == 200
 
 
 def test_errors_are_problems_with_an_id_and_without_the_text(client: TestClient) -> None:

@@ -26,7 +26,7 @@ STREAM_PATH = re.compile(r"/v1/models/[^/]+/predict")
 # A request that changes nothing may come from any page: it cannot read the answer.
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 # Probes are answered however busy the service is.
-PROBES = ("/livez", "/readyz", "/metrics")
+PROBES = ("/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready")
 SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
