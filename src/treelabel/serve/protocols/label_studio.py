@@ -123,11 +123,8 @@ async def list_versions(model_id: str, service: AService) -> dict[str, list[str]
 async def set_up(model_id: str, body: SetupRequest, service: AService) -> dict[str, str]:
     """Check that the labels of a project are among those of the model."""
     served = service.store.get(model_id)
-    config = read_label_config(body.label_config)
-    if config.written and not any(_is_known(served.model.hierarchy_, config, names) for names in config.written):
-        raise TreelabelError(
-            f"label config: none of the labels of {quote(config.from_name)} is a label of the model {quote(served.id)}"
-        )
+    # Configurations may have very many labels: they are read where texts are scored, so that others do not wait.
+    await service.work(lambda: _require_known_labels(served, read_label_config(body.label_config)))
     return {"model_version": served.version}
 
 
@@ -135,7 +132,7 @@ async def set_up(model_id: str, body: SetupRequest, service: AService) -> dict[s
 async def predict(model_id: str, body: TasksRequest, service: AService) -> Any:
     """Predict the labels of tasks; the answer has one prediction for each."""
     served = service.store.get(model_id)
-    config = read_label_config(body.label_config)
+    config = await service.work(lambda: read_label_config(body.label_config))
     texts = [_text_of(task, config) for task in body.tasks]
     documents: list[DocumentAnswer] = []
     # The app sends all tasks in one request, whatever their number; max_body is its limit.
@@ -159,7 +156,7 @@ async def receive_event(model_id: str, body: dict[str, Any], request: Request, s
         event = AnnotationEvent.model_validate(body)
     except ValidationError as error:
         raise ProblemError(422, validation_sentence(error.errors())) from None
-    corrections = _corrections(served.model.hierarchy_, event)
+    corrections = await service.work(lambda: _corrections(served.model.hierarchy_, event))
     result = await service.record(served, corrections, request_id_of(request)) if corrections else None
     return JSONResponse({"result": result, "status": "ok"}, 201)
 
@@ -228,7 +225,18 @@ def _labels(hierarchy: Hierarchy, config: LabelConfig, value: RegionValue) -> li
     return list[LabelRef](paths)
 
 
+def _require_known_labels(served: ServedModel, config: LabelConfig) -> None:
+    """Refuse a project that has no label of the model."""
+    if config.written and not any(_is_known(served.model.hierarchy_, config, names) for names in config.written):
+        raise TreelabelError(
+            f"label config: none of the labels of {quote(config.from_name)} is a label of the model {quote(served.id)}"
+        )
+
+
 def _is_known(hierarchy: Hierarchy, config: LabelConfig, names: Sequence[str]) -> bool:
+    # Without this, each of many unknown names would be compared with all names for a suggestion.
+    if names[-1].strip() not in hierarchy.ids_by_name:
+        return False
     try:
         find_label(hierarchy, names[-1] if config.kind == "choices" else list(names), is_full=config.kind != "choices")
     except TreelabelError:
