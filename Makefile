@@ -14,7 +14,8 @@ demo: $(VENV)/.core
 # A model of the sample, and the service on it; the log says where it listens.
 serve: $(VENV)/.serve serve-output/nouns/model.json
 	@echo "http://127.0.0.1:8080 (Ctrl-C ends it)"
-	$(BIN)/treelabel serve serve-output/nouns --learn --state serve-output/state
+	$(BIN)/treelabel serve serve-output/nouns --learn --state serve-output/state \
+	    --train src/treelabel/data/wordnet/glosses.jsonl
 
 serve-output/nouns/model.json: $(VENV)/.serve
 	mkdir -p serve-output
