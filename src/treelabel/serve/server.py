@@ -1,5 +1,6 @@
 """Running the app with uvicorn."""
 
+import gc
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from treelabel.serve.options import ServeOptions
 
 # Seconds that requests have to end after the signal to stop.
 GRACE = 30
+# Python's own, as objects of one generation that start a collection.
+GARBAGE_THRESHOLDS = 700, 10, 10
 # Connections that the system holds while the service is busy.
 BACKLOG = 2048
 
@@ -30,6 +33,9 @@ def run_server(folders: Sequence[Path], options: ServeOptions, host: str, port: 
         Where to listen; port 0 takes a free one, and the log says which.
     """
     app = create_app(folders, options)
+    # The command line looks for garbage rarely, as most commands end soon; models stay, and are not looked at again.
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
+    gc.freeze()
     with _listen(host, port) as listener:
         log_json()
         shown = f"[{host}]" if ":" in host else host
