@@ -13,6 +13,7 @@ from treelabel.data.dataset import Dataset
 from treelabel.data.transforms import under
 from treelabel.evaluation.alignment import common_hierarchy
 from treelabel.evaluation.comparison import ComparisonTable, compare_results
+from treelabel.evaluation.reliability_bins import Reliability
 from treelabel.report.confusion import (
     Confusion,
     SiblingTable,
@@ -23,7 +24,7 @@ from treelabel.report.confusion import (
 )
 from treelabel.report.mistakes import LONGEST_TEXT, MOST_MISTAKES, Mistake, costliest_mistakes
 from treelabel.report.operating_curve import Curve, operating_curve
-from treelabel.report.reliability import Reliability, reliability
+from treelabel.report.reliability import reliability
 from treelabel.report.sentences import HEADLINES
 from treelabel.report.slices import Slice, by_bin, by_decile, by_depth
 from treelabel.report.systems import SCORE_METRICS, ReportSystem, judge_systems, occurring

@@ -66,7 +66,8 @@ def render(content: Content, figures: Sequence[Drawing], most_bytes: int = MOST_
     -------
     str
     """
-    style, script = _part("report.css"), _part("report.js")
+    shared = files("treelabel.core").joinpath("page_style.css").read_text(encoding="utf-8")
+    style, script = shared + _part("report.css"), _part("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = (
         _environment()

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 
 from treelabel.core.errors import TreelabelError
 from treelabel.evaluation.evaluator import evaluate
+from treelabel.evaluation.reliability_bins import Reliability, reliability_of_predictions
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.statistics import Interval
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.metrics.probabilities import CALIBRATION_BINS
 from treelabel.models.base import Model
 from treelabel.models.profile import Profile
 from treelabel.models.true_labels import true_labels
@@ -21,7 +21,7 @@ from treelabel.report.figures.drawing import PALETTE, PAPER, QUIET, share_axis, 
 from treelabel.report.figures.icicle import draw_icicle
 from treelabel.report.figures.small_multiples import draw_reliability
 from treelabel.report.pictures import report_style
-from treelabel.report.reliability import Reliability, reliability, reliability_of_bins
+from treelabel.report.reliability import reliability
 from treelabel.report.slices import macro_f1_intervals
 from treelabel.report.systems import ReportSystem
 
@@ -164,17 +164,12 @@ def plot_calibration(model: Model, texts: Any = None, labels: Any = None) -> Fig
 
 
 def _held_out(profile: Profile | None) -> Reliability:
-    """Count the held-out documents that a model remembers in bins; those without a label say nothing."""
-    some = np.zeros(0, np.bool_) if profile is None else profile.confidences > 0
-    if profile is None or not some.any():
+    """Count the held-out documents that a model remembers in bins."""
+    if profile is None or not (profile.confidences > 0).any():
         raise TreelabelError(
             "the model has no held-out documents to draw: it is not fitted, or held none out; pass texts and labels"
         )
-    confidence = profile.confidences[some].astype(np.float64)
-    which = np.minimum((confidence * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
-    weights = (None, confidence, profile.correct[some].astype(np.float64))
-    bins = [np.bincount(which, weight, CALIBRATION_BINS) for weight in weights]
-    return reliability_of_bins("held out", np.stack(bins, axis=1))
+    return reliability_of_predictions(profile.confidences, profile.correct)
 
 
 def _judge(model: Model, texts: Any, labels: Any) -> ReportSystem:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from treelabel.evaluation.reliability_bins import Reliability
     from treelabel.report.content import Content, Pair
-    from treelabel.report.reliability import Reliability
 
 SQUARE = (3.7, 3.7)
 SMALL = (2.7, 2.7)

@@ -1,1 +1,1 @@
-"""The web page."""
+"""The web page: server-rendered, with a little script."""

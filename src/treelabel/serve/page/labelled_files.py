@@ -1,0 +1,102 @@
+"""Files of texts that come back with labels: the same columns, and those of predictions."""
+
+import tempfile
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from treelabel.core.errors import TreelabelError
+from treelabel.core.inputs import is_utf8
+from treelabel.data.data_file import read_batches
+from treelabel.data.io.format import WriteOptions
+from treelabel.data.io.tables import write_tables
+from treelabel.models.base import Model
+from treelabel.models.streaming import batch_size, decided_batches
+from treelabel.rules.decision_columns import prediction_table
+from treelabel.rules.registry import find_rule
+
+# What is taken, and the type it is sent back as.
+MEDIA_TYPES = {
+    ".csv": "text/csv; charset=utf-8",
+    ".tsv": "text/tab-separated-values; charset=utf-8",
+    ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    ".jsonl": "application/x-ndjson",
+    ".parquet": "application/vnd.apache.parquet",
+}
+
+
+@dataclass(frozen=True)
+class LabelledFile:
+    """A file with predictions: its bytes, its ending, and how many texts it has."""
+
+    content: bytes
+    ending: str
+    rows: int
+
+
+def label_file(
+    model: Model, name: str, content: bytes, rule: str | None = None, text: str | None = None
+) -> LabelledFile:
+    """Predict the labels of a file of texts.
+
+    Parameters
+    ----------
+    model
+        A fitted model.
+    name
+        What the file is called; its ending says its format.
+    content
+        The file.
+    rule
+        The decision rule; by default the model's.
+    text
+        The column with the texts; by default it is found.
+
+    Returns
+    -------
+    LabelledFile
+        Of the same format.
+    """
+    ending = Path(name).suffix.lower()
+    if ending not in MEDIA_TYPES:
+        raise TreelabelError(f"expected a file that ends in {', '.join(MEDIA_TYPES)}; found {ending or 'no ending'}")
+    if rule is not None:
+        find_rule(rule)
+    with tempfile.TemporaryDirectory(prefix="treelabel-") as folder, warnings.catch_warnings():
+        # Notes on columns and rules are for people at a terminal.
+        warnings.simplefilter("ignore", UserWarning)
+        source, target = Path(folder, f"texts{ending}"), Path(folder, f"labelled{ending}")
+        source.write_bytes(content)
+        rows = 0
+
+        def tables() -> Iterator[pa.Table]:
+            nonlocal rows
+            for table in _tables(model, source, rule, text):
+                rows += len(table)
+                yield table
+
+        try:
+            write_tables(tables(), target, WriteOptions(escape=True, mark=None, sheet="predictions"))
+        except TreelabelError as error:
+            raise TreelabelError(str(error).replace(str(source), "the file")) from None
+        return LabelledFile(target.read_bytes(), ending, rows)
+
+
+def _tables(model: Model, source: Path, rule: str | None, text: str | None) -> Iterator[pa.Table]:
+    """Read as the training data of the model were read, as far as the file is alike, and add predictions."""
+    reading: dict[str, Any] = dict(model.reading_)
+    usual = {name: reading.pop(name) for name in ("text", "labels", "id") if name in reading}
+    reading.pop("format", None)
+    if "encoding" in reading and is_utf8(source):
+        reading.pop("encoding")
+    h = model.hierarchy_
+    options = {**reading, "text": text, "usual": usual, "need_labels": False, "progress": False}
+    batches = read_batches(source, h, batch_size(len(h)), columns=True, **options)
+    pairs = ((data, dict(data.extra)) for data in batches)
+    for decided in decided_batches(model, pairs, rule):
+        is_multi = model.regime_ == "multi_path"
+        yield prediction_table(decided.carried, decided.decisions, decided.scores, several=is_multi)

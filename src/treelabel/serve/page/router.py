@@ -1,0 +1,185 @@
+"""Routes of the web page; /v1 has the same for programs."""
+
+import re
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, File, Form, Query, Request, Response, UploadFile
+
+from treelabel.core.errors import TreelabelError
+from treelabel.serve.model_store import ServedModel
+from treelabel.serve.page.labelled_files import MEDIA_TYPES, label_file
+from treelabel.serve.page.model_facts import calibration_of, label_rows
+from treelabel.serve.page.rendering import STATIC, number_of, render_page, render_problem, static_file
+from treelabel.serve.page.suggestions import offered_rules, suggest
+from treelabel.serve.prediction import find_node
+from treelabel.serve.problems import ProblemError, route_with_errors
+from treelabel.serve.schemas import Correction, LabelRef
+from treelabel.serve.security import require
+from treelabel.serve.service import Service, request_id_of, service_of
+from treelabel.serve.taxonomy import ROOT, describe_node, find_nodes
+
+AService = Annotated[Service, Depends(service_of)]
+PREDICT, LEARN = [Depends(require("predict"))], [Depends(require("learn"))]
+router = APIRouter(route_class=route_with_errors(render_problem), include_in_schema=False)
+# Rows of tables and lists.
+PAGE_ROWS = 100
+MOST_MATCHES = 50
+# Browsers keep the page's files for so many seconds.
+STATIC_AGE = 3600
+
+
+def served_model(service: AService, model: Annotated[str | None, Query()] = None) -> ServedModel:
+    """Return the model that the address of a page names; by default the first."""
+    return next(iter(service.store)) if model is None else service.store.get(model)
+
+
+AModel = Annotated[ServedModel, Depends(served_model)]
+
+
+@router.get("/page/static/{name}")
+async def static(name: str) -> Response:
+    """Return a file that pages ask for."""
+    return Response(static_file(name), media_type=STATIC[name], headers={"Cache-Control": f"max-age={STATIC_AGE}"})
+
+
+# Trying
+
+
+@router.get("/", dependencies=PREDICT)
+async def try_page(request: Request, served: AModel) -> Response:
+    """Show the form for a text."""
+    return render_page(request, "try", served, text="", suggestion=None, unknown=0.0, other="", rules=offered_rules())
+
+
+@router.post("/", dependencies=PREDICT)
+async def try_text(
+    request: Request,
+    served: AModel,
+    service: AService,
+    text: Annotated[str, Form()] = "",
+    rule: Annotated[str, Form()] = "",
+    other: Annotated[str, Form()] = "",
+    unknown: Annotated[str, Form()] = "0",
+) -> Response:
+    """Suggest labels for a text."""
+    least = number_of(unknown, "leave unknown below")
+    asked = other.strip() or rule.strip() or None
+    made = await service.work(lambda: suggest(served, text, asked, least or None))
+    return render_page(
+        request, "try", served, text=text, suggestion=made, unknown=least, other=other, rules=offered_rules()
+    )
+
+
+@router.post("/page/file", dependencies=PREDICT)
+async def label_upload(
+    served: AModel,
+    service: AService,
+    file: Annotated[UploadFile, File()],
+    rule: Annotated[str, Form()] = "",
+    column: Annotated[str, Form()] = "",
+) -> Response:
+    """Send a file back with labels."""
+    content, name = await file.read(), file.filename or ""
+    made = await service.work(lambda: label_file(served.model, name, content, rule or None, column or None))
+    stem = re.sub(r"[^\w.-]+", "_", name.rpartition(".")[0]) or "texts"
+    target = quote(f"{stem}-labelled{made.ending}")
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{target}", "X-Rows": str(made.rows)}
+    return Response(made.content, media_type=MEDIA_TYPES[made.ending], headers=headers)
+
+
+# Corrections
+
+
+@router.post("/page/feedback", dependencies=LEARN)
+async def save_correction(
+    request: Request,
+    served: AModel,
+    service: AService,
+    text: Annotated[str, Form()],
+    choice: Annotated[str, Form()] = "",
+    predicted: Annotated[str, Form()] = "",
+    label: Annotated[str, Form()] = "",
+    node: Annotated[list[int], Form()] = [],  # noqa: B006  FastAPI copies it
+) -> Response:
+    """Write what a person says of a text to the journal.
+
+    `choice` is the nodes of the button that was pressed, separated by blanks, "checked" for those of `node`, or "label"
+    for what was typed.
+    """
+    labels: list[LabelRef] = []
+    if choice == "label":
+        if not label.strip():
+            raise TreelabelError("expected a label; to say that none fits, mark the text as unknown")
+        labels = [label.strip()]
+    else:
+        nodes = node if choice == "checked" else _nodes(choice)
+        labels = [_path(served, each) for each in nodes]
+    correction = Correction(
+        text=text, labels=labels, predicted=[_path(served, each) for each in _nodes(predicted)], source="page"
+    )
+    answer = await service.record(served, [correction], request_id_of(request))
+    h = served.model.hierarchy_
+    paths = h.paths([find_node(h, each) for each in labels]) if labels else []
+    return render_page(request, "saved", served, paths=paths, journal=answer["journal"])
+
+
+def _nodes(text: str) -> list[int]:
+    if not re.fullmatch(r"[\d ]*", text, re.ASCII):
+        raise ProblemError(422, "expected the numbers of nodes")
+    return [int(each) for each in text.split()]
+
+
+def _path(served: ServedModel, node: int) -> list[str]:
+    """Return the names of a path, which say exactly which node is meant."""
+    h = served.model.hierarchy_
+    if not 0 <= node < len(h):
+        raise ProblemError(422, f"there is no node {node}")
+    return list(h.path_names(node))
+
+
+# The model and its labels
+
+
+@router.get("/page/model", dependencies=PREDICT)
+async def model_page(
+    request: Request,
+    served: AModel,
+    service: AService,
+    order: Annotated[str, Query(pattern="^(taxonomy|documents|rarest)$")] = "documents",
+    offset: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
+) -> Response:
+    """Show what is known of a model."""
+    return render_page(
+        request,
+        "model",
+        served,
+        about=service.describe(served),
+        calibration=calibration_of(served.model),
+        rows=label_rows(served, order, offset, PAGE_ROWS),
+        order=order,
+        offset=offset,
+        page_rows=PAGE_ROWS,
+    )
+
+
+@router.get("/page/taxonomy", dependencies=PREDICT)
+async def taxonomy_page(
+    request: Request,
+    served: AModel,
+    node: Annotated[int, Query(ge=ROOT, le=1 << 31)] = ROOT,
+    offset: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
+    q: Annotated[str, Query(max_length=200)] = "",
+) -> Response:
+    """Show a node with its children, or what a search finds."""
+    return render_page(
+        request,
+        "taxonomy",
+        served,
+        place=describe_node(served, node, offset, PAGE_ROWS),
+        offset=offset,
+        page_rows=PAGE_ROWS,
+        query=q,
+        matches=find_nodes(served, q, MOST_MATCHES),
+        most_matches=MOST_MATCHES,
+    )
