@@ -12,6 +12,7 @@ import treelabel
 from treelabel.serve import learning_routes, probes, routes
 from treelabel.serve.gate import ErrorForms, Gate
 from treelabel.serve.options import ServeOptions
+from treelabel.serve.page import router as page
 from treelabel.serve.problems import add_error_handlers
 from treelabel.serve.protocols import annif, hugging_face, label_studio, open_inference
 from treelabel.serve.security import Tokens
@@ -27,6 +28,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     open_inference.router,
     hugging_face.pipeline_router,
     hugging_face.tei_router,
+    page.router,
 )
 # Errors that are answered before a route is found, by the first part of the path.
 ERROR_FORMS: ErrorForms = {

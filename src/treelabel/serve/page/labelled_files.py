@@ -1,8 +1,9 @@
 """Files of texts that come back with labels: the same columns, and those of predictions."""
 
+import asyncio
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,10 @@ MEDIA_TYPES = {
     ".jsonl": "application/x-ndjson",
     ".parquet": "application/vnd.apache.parquet",
 }
+# Texts that are scored at once.
+MOST_TEXTS = 1_024
+
+Work = Callable[[Callable[[], pa.Table | None]], Awaitable[pa.Table | None]]
 
 
 @dataclass(frozen=True)
@@ -38,13 +43,15 @@ class LabelledFile:
     rows: int
 
 
-def label_file(
-    model: Model, name: str, content: bytes, rule: str | None = None, text: str | None = None
+async def label_file(
+    work: Work, model: Model, name: str, content: bytes, rule: str | None = None, text: str | None = None
 ) -> LabelledFile:
-    """Predict the labels of a file of texts.
+    """Predict the labels of a file of texts, some at a time, so that other requests are not kept waiting.
 
     Parameters
     ----------
+    work
+        Runs a function in the thread that scores.
     model
         A fitted model.
     name
@@ -66,24 +73,18 @@ def label_file(
         raise TreelabelError(f"expected a file that ends in {', '.join(MEDIA_TYPES)}; found {ending or 'no ending'}")
     if rule is not None:
         find_rule(rule)
-    with tempfile.TemporaryDirectory(prefix="treelabel-") as folder, warnings.catch_warnings():
-        # Notes on columns and rules are for people at a terminal.
-        warnings.simplefilter("ignore", UserWarning)
+    with tempfile.TemporaryDirectory(prefix="treelabel-") as folder:
         source, target = Path(folder, f"texts{ending}"), Path(folder, f"labelled{ending}")
         source.write_bytes(content)
-        rows = 0
-
-        def tables() -> Iterator[pa.Table]:
-            nonlocal rows
-            for table in _tables(model, source, rule, text):
-                rows += len(table)
-                yield table
-
+        parts, tables = _tables(model, source, rule, text), list[pa.Table]()
         try:
-            write_tables(tables(), target, WriteOptions(escape=True, mark=None, sheet="predictions"))
+            while (table := await work(lambda: next(parts, None))) is not None:
+                tables.append(table)
         except TreelabelError as error:
             raise TreelabelError(str(error).replace(str(source), "the file")) from None
-        return LabelledFile(target.read_bytes(), ending, rows)
+        options = WriteOptions(escape=True, mark=None, sheet="predictions")
+        await asyncio.to_thread(write_tables, tables, target, options)
+        return LabelledFile(target.read_bytes(), ending, sum(map(len, tables)))
 
 
 def _tables(model: Model, source: Path, rule: str | None, text: str | None) -> Iterator[pa.Table]:
@@ -95,8 +96,11 @@ def _tables(model: Model, source: Path, rule: str | None, text: str | None) -> I
         reading.pop("encoding")
     h = model.hierarchy_
     options = {**reading, "text": text, "usual": usual, "need_labels": False, "progress": False}
-    batches = read_batches(source, h, batch_size(len(h)), columns=True, **options)
+    batches = read_batches(source, h, min(MOST_TEXTS, batch_size(len(h))), columns=True, **options)
     pairs = ((data, dict(data.extra)) for data in batches)
-    for decided in decided_batches(model, pairs, rule):
-        is_multi = model.regime_ == "multi_path"
-        yield prediction_table(decided.carried, decided.decisions, decided.scores, several=is_multi)
+    is_multi = model.regime_ == "multi_path"
+    with warnings.catch_warnings():
+        # Notes on columns and rules are for people at a terminal.
+        warnings.simplefilter("ignore", UserWarning)
+        for decided in decided_batches(model, pairs, rule):
+            yield prediction_table(decided.carried, decided.decisions, decided.scores, several=is_multi)

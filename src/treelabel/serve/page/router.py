@@ -47,12 +47,13 @@ async def static(name: str) -> Response:
 
 
 @router.get("/", dependencies=PREDICT)
+@router.get("/page/try", dependencies=PREDICT)
 async def try_page(request: Request, served: AModel) -> Response:
     """Show the form for a text."""
     return render_page(request, "try", served, text="", suggestion=None, unknown=0.0, other="", rules=offered_rules())
 
 
-@router.post("/", dependencies=PREDICT)
+@router.post("/page/try", dependencies=PREDICT)
 async def try_text(
     request: Request,
     served: AModel,
@@ -81,7 +82,7 @@ async def label_upload(
 ) -> Response:
     """Send a file back with labels."""
     content, name = await file.read(), file.filename or ""
-    made = await service.work(lambda: label_file(served.model, name, content, rule or None, column or None))
+    made = await label_file(service.work, served.model, name, content, rule or None, column or None)
     stem = re.sub(r"[^\w.-]+", "_", name.rpartition(".")[0]) or "texts"
     target = quote(f"{stem}-labelled{made.ending}")
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{target}", "X-Rows": str(made.rows)}
@@ -104,17 +105,14 @@ async def save_correction(
 ) -> Response:
     """Write what a person says of a text to the journal.
 
-    `choice` is the nodes of the button that was pressed, separated by blanks, "checked" for those of `node`, or "label"
-    for what was typed.
+    `choice` is the nodes of the button that was pressed, separated by blanks, none for unknown; or "label" for those of
+    `node` and what was typed.
     """
-    labels: list[LabelRef] = []
+    labels: list[LabelRef] = [_path(served, each) for each in (node if choice == "label" else _nodes(choice))]
     if choice == "label":
-        if not label.strip():
+        labels += [label.strip()] if label.strip() else []
+        if not labels:
             raise TreelabelError("expected a label; to say that none fits, mark the text as unknown")
-        labels = [label.strip()]
-    else:
-        nodes = node if choice == "checked" else _nodes(choice)
-        labels = [_path(served, each) for each in nodes]
     correction = Correction(
         text=text, labels=labels, predicted=[_path(served, each) for each in _nodes(predicted)], source="page"
     )
