@@ -22,6 +22,8 @@ STATIC = {
     "page.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
+# With no referrer at all, browsers do not say where a form is from, and forms of other sites are refused.
+HEADERS = {"Referrer-Policy": "same-origin"}
 
 
 def render_page(request: Request, template: str, served: ServedModel | None, **values: Any) -> Response:
@@ -57,13 +59,13 @@ def render_page(request: Request, template: str, served: ServedModel | None, **v
             **values,
         )
     )
-    return HTMLResponse(page)
+    return HTMLResponse(page, headers=HEADERS)
 
 
 def render_problem(problem: ProblemError) -> Response:
     """Return an error as a page; without a token, this is where one is entered."""
     page = _environment().get_template("problem.html.j2").render(problem=problem, version=treelabel.__version__)
-    return HTMLResponse(page, problem.status, problem.headers)
+    return HTMLResponse(page, problem.status, {**HEADERS, **(problem.headers or {})})
 
 
 @cache

@@ -14,7 +14,7 @@ from treelabel.serve.page.rendering import STATIC, number_of, render_page, rende
 from treelabel.serve.page.suggestions import offered_rules, suggest
 from treelabel.serve.prediction import find_node
 from treelabel.serve.problems import ProblemError, route_with_errors
-from treelabel.serve.schemas import Correction, LabelRef
+from treelabel.serve.schemas import Correction, LabelRef, ReviewAnswer
 from treelabel.serve.security import require
 from treelabel.serve.service import Service, request_id_of, service_of
 from treelabel.serve.taxonomy import ROOT, describe_node, find_nodes
@@ -23,8 +23,9 @@ AService = Annotated[Service, Depends(service_of)]
 PREDICT, LEARN = [Depends(require("predict"))], [Depends(require("learn"))]
 router = APIRouter(route_class=route_with_errors(render_problem), include_in_schema=False)
 # Rows of tables and lists.
-PAGE_ROWS = 100
+PAGE_ROWS = 50
 MOST_MATCHES = 50
+QUEUE_ROWS = 20
 # Browsers keep the page's files for so many seconds.
 STATIC_AGE = 3600
 
@@ -181,3 +182,65 @@ async def taxonomy_page(
         matches=find_nodes(served, q, MOST_MATCHES),
         most_matches=MOST_MATCHES,
     )
+
+
+# Reviewing and learning
+
+
+@router.get("/page/review", dependencies=LEARN)
+async def review_page(request: Request, served: AModel, service: AService) -> Response:
+    """Show the texts of the pool that are most useful to label next."""
+    has_pool = service.options.pool is not None
+    queue = await service.review(served, QUEUE_ROWS) if has_pool else None
+    return _render_queue(request, served, queue, has_pool)
+
+
+@router.post("/page/review", dependencies=PREDICT)
+async def review_texts(
+    request: Request, served: AModel, service: AService, texts: Annotated[str, Form()] = ""
+) -> Response:
+    """Put texts of a form, one a line, in the order in which it is most useful to label them."""
+    listed = list(dict.fromkeys(line.strip() for line in texts.splitlines() if line.strip()))
+    if not listed:
+        raise TreelabelError("expected a text in each line")
+    service.require_documents(len(listed))
+    queue = await service.review(served, QUEUE_ROWS, listed)
+    return _render_queue(request, served, queue, has_pool=True, texts=texts)
+
+
+def _render_queue(
+    request: Request, served: ServedModel, queue: ReviewAnswer | None, has_pool: bool, texts: str = ""
+) -> Response:
+    h, is_multi = served.model.hierarchy_, served.model.regime_ == "multi_path"
+    rows = [] if queue is None else queue["texts"]
+    shown = [{**each, "nodes": [find_node(h, path) for path in each["labels"]]} for each in rows]
+    values = {"queue": queue and {**queue, "texts": shown}, "has_pool": has_pool, "texts": texts, "is_multi": is_multi}
+    return render_page(request, "review", served, **values)
+
+
+@router.get("/page/jobs", dependencies=PREDICT)
+async def jobs_page(request: Request, served: AModel, service: AService) -> Response:
+    """Show jobs and versions."""
+    return _render_jobs(request, served, service)
+
+
+@router.post("/page/jobs", dependencies=LEARN)
+async def start_task(
+    request: Request, served: AModel, service: AService, task: Annotated[str, Form(max_length=200)]
+) -> Response:
+    """Learn, promote a version, or roll back, which needs a token of the scope admin."""
+    name, _, version = task.partition(" ")
+    if name == "learn":
+        await service.learn(served)
+    elif name in ("promote", "rollback"):
+        require("admin")(request)
+        served = await (service.promote(served, version or None) if name == "promote" else service.rollback(served))
+    else:
+        raise ProblemError(422, "expected learn, promote or rollback")
+    return _render_jobs(request, served, service)
+
+
+def _render_jobs(request: Request, served: ServedModel, service: Service) -> Response:
+    journal = service.journal(served.id).lines if service.options.learn else 0
+    notes = service.versions(served.id)[::-1]
+    return render_page(request, "jobs", served, jobs=service.jobs.list(), journal=journal, notes=notes)

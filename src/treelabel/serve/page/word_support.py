@@ -14,8 +14,8 @@ WORD = re.compile(r"\w+")
 # N-grams of characters begin and end with one of these: a word begins or ends there, or goes on.
 EDGE, INSIDE = "|", "~"
 # Words with less than this share of the best word's support are not shown.
-LEAST_SHARE = 0.1
-MOST_WORDS = 6
+LEAST_SHARE = 0.25
+MOST_WORDS = 4
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,9 @@ class Segment:
 
 @dataclass(frozen=True)
 class StepWords:
-    """The words that support and oppose one step, the strongest first; `numbers` are those of supporting words."""
+    """The words that support one step, the strongest first; `numbers` says where they are in the text."""
 
     supporting: list[str]
-    opposing: list[str]
     numbers: list[int]
 
 
@@ -59,8 +58,8 @@ def words_of_steps(
 
     >>> step = {"node": 0, "label": "cat", "probability": 1.0, "supporting": [("~cat|", 0.5)], "opposing": [("a", -1)]}
     >>> segments, words = words_of_steps("A wildcat", [step], np.array([1]))
-    >>> [segment.text for segment in segments if segment.word is not None], words[0].opposing
-    (['wildcat'], ['a'])
+    >>> [segment.text for segment in segments if segment.word is not None], words[0].supporting
+    (['wildcat'], ['wildcat'])
     """
     matches = list(WORD.finditer(text))
     words = [match[0].casefold() for match in matches]
@@ -84,12 +83,10 @@ def _segments(text: str, matches: Sequence[re.Match[str]], best: dict[int, tuple
 
 
 def _step_words(words: Sequence[str], shares: dict[str, float]) -> StepWords:
-    most = max(map(abs, shares.values()), default=0.0)
-    ranked = sorted(shares, key=lambda word: -abs(shares[word]))
-    shown = [word for word in ranked if abs(shares[word]) >= LEAST_SHARE * most]
-    supporting = [word for word in shown if shares[word] > 0][:MOST_WORDS]
-    opposing = [word for word in shown if shares[word] < 0][:MOST_WORDS]
-    return StepWords(supporting, opposing, [number for number, word in enumerate(words) if word in supporting])
+    most = max(shares.values(), default=0.0)
+    ranked = sorted(shares, key=lambda word: -shares[word])
+    supporting = [word for word in ranked if shares[word] > 0 and shares[word] >= LEAST_SHARE * most][:MOST_WORDS]
+    return StepWords(supporting, [number for number, word in enumerate(words) if word in supporting])
 
 
 def _share_by_word(words: Sequence[str], terms: Sequence[tuple[str, float]]) -> dict[str, float]:

@@ -26,7 +26,14 @@
     if (token.get()) headers.set("Authorization", `Bearer ${token.get()}`);
     return fetch(address, { ...options, headers });
   };
-  const parse = async (response) => new DOMParser().parseFromString(await response.text(), "text/html");
+  const parse = async (response) => {
+    const page = new DOMParser().parseFromString("", "text/html");
+    // What is refused before it reaches the page, such as a request that is too large, is no page.
+    if (!response.headers.get("Content-Type")?.includes("json")) return new DOMParser().parseFromString(await response.text(), "text/html");
+    page.body.append(make("div", { id: "problem" }));
+    page.body.firstChild.append(make("p", { class: "problem" }, (await response.json()).detail));
+    return page;
+  };
   const api = (path) => `${document.body.dataset.root}/v1/models/${encodeURIComponent(document.body.dataset.model)}${path}`;
 
   // Where tokens are needed, the page itself is fetched with one, and takes the place of the form for it.
@@ -82,15 +89,20 @@
     $(":scope > .bad", form)?.remove();
     put(form, document.adoptNode(part));
   };
+  const replace = (old, part) => {
+    const hadFocus = old.contains(document.activeElement);
+    old.replaceWith(part);
+    prepare(part.parentElement);
+    if (hadFocus) { part.tabIndex = -1; part.focus({ preventScroll: true }); }
+  };
   const put = (form, part) => {
     const old = form.closest(form.dataset.put) ?? $(form.dataset.put);
     const next = form.dataset.put === ".queued" ? old.nextElementSibling ?? old.previousElementSibling : null;
-    old.replaceWith(part);
-    prepare(part);
+    replace(old, part);
     if (part.id === "saved") {
       announce(part.textContent);
       part.removeAttribute("id");
-      (next && $("button, input", next) || part).focus();
+      (next && $("button:not([hidden]):not(:disabled)", next) || part).focus();
     }
     if (part.id === "result") announce($("h2", part)?.textContent ?? "");
   };
@@ -258,9 +270,11 @@
     if (polled) setTimeout(poll, Number(polled.dataset.poll), polled);
   };
   const poll = async (old) => {
-    if (!old.isConnected || old.contains(document.activeElement)) { if (old.isConnected) setTimeout(poll, 1000, old); return; }
-    const part = $(`#${old.id}`, await parse(await send(location.href)));
-    if (part) { old.replaceWith(document.adoptNode(part)); prepare(part.parentElement); }
+    if (!old.isConnected) return;
+    // A person in the middle of something is not disturbed.
+    if (old !== document.activeElement && old.contains(document.activeElement)) { setTimeout(poll, 1000, old); return; }
+    const part = $(`#${old.id}`, await parse(await send(`${location.pathname}${location.search}`)));
+    if (part) replace(old, document.adoptNode(part));
   };
   const start = () => {
     prepare(document);
