@@ -35,7 +35,7 @@ LABELS = 100_000
 
 
 def make_environment(folder: Path) -> tuple[Path, Path]:
-    """Make an environment with playwright and axe-core, unless it is there; return its Python, and the script of axe."""
+    """Make an environment with playwright and axe-core, unless it is there; return its Python and axe's script."""
     python, axe = folder / "bin" / "python", folder / "node_modules" / "axe-core" / "axe.min.js"
     if not axe.exists():
         # pip is of the Python that made this environment: environments need none.

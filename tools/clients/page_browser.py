@@ -79,6 +79,7 @@ class Visit:
 
 
 def check_rules_change_the_decision_and_not_the_scores(visit: Visit) -> None:
+    """Rules change the decision and not the scores."""
     with visit.page() as page:
         visit.ask(page)
         scores = page.locator(".suggestions .value").all_inner_texts()
@@ -96,15 +97,20 @@ def check_rules_change_the_decision_and_not_the_scores(visit: Visit) -> None:
 
 
 def check_words_are_highlighted_for_each_step(visit: Visit) -> None:
+    """Words are highlighted for each step."""
     with visit.page() as page:
         visit.ask(page)
         assert page.locator("#read mark").count() > 0
         page.locator(".step summary").first.hover()
         lit = page.locator("#read mark.lit").all_inner_texts()
-        assert lit and {word.lower() for word in lit} == set(page.locator(".step .words").first.locator("mark").all_inner_texts())
+        assert lit
+        assert {word.lower() for word in lit} == set(
+            page.locator(".step .words").first.locator("mark").all_inner_texts()
+        )
 
 
 def check_one_click_accepts_corrects_and_marks_unknown(visit: Visit) -> None:
+    """One click accepts corrects and marks unknown."""
     before = len(visit.journal("nouns"))
     with visit.page() as page:
         for number, button in enumerate((".accept", ".suggestions button.pick >> nth=2", "#feedback [value='']")):
@@ -113,11 +119,13 @@ def check_one_click_accepts_corrects_and_marks_unknown(visit: Visit) -> None:
             expect(page.locator(".saved")).to_be_visible()
     accepted, corrected, unknown = visit.journal("nouns")[before:]
     assert accepted["labels"] == [" > ".join(path) for path in accepted["predicted"]], accepted
-    assert len(corrected["labels"]) == 1 and corrected["labels"] != accepted["labels"], corrected
-    assert unknown["labels"] == [] and unknown["text"].endswith("number 2"), unknown
+    assert len(corrected["labels"]) == 1, corrected
+    assert corrected["labels"] != accepted["labels"], corrected
+    assert (unknown["labels"], unknown["text"]) == ([], f"{TEXT}, number 2")
 
 
 def check_a_correction_needs_the_keyboard_alone(visit: Visit) -> None:
+    """A correction needs the keyboard alone."""
     before = len(visit.journal("nouns"))
     with visit.page() as page:
         page.goto(visit.address)
@@ -143,10 +151,11 @@ def check_a_correction_needs_the_keyboard_alone(visit: Visit) -> None:
         page.keyboard.press("Enter")
         expect(page.locator(".saved")).to_be_focused()
     entry = visit.journal("nouns")[before]
-    assert entry["labels"] == [chosen] and entry["source"] == "page", (entry, chosen)
+    assert (entry["labels"], entry["source"]) == ([chosen], "page")
 
 
 def check_hostile_names_and_texts_are_inert(visit: Visit) -> None:
+    """Hostile names and texts are inert."""
     text = "<img src=x onerror=window.hacked=3><script>window.hacked=4</script>{{7*7}}"
     with visit.page() as page:
         visit.ask(page, text, "hostile")
@@ -166,9 +175,12 @@ def check_hostile_names_and_texts_are_inert(visit: Visit) -> None:
 
 
 def check_a_tree_of_many_labels_stays_quick(visit: Visit) -> None:
+    """A tree of many labels stays quick."""
     with visit.page() as page:
         page.goto(f"{visit.address}/page/taxonomy?model=large")
-        visit.times["load the taxonomy"] = page.evaluate("performance.timing.loadEventEnd - performance.timing.navigationStart")
+        visit.times["load the taxonomy"] = page.evaluate(
+            "performance.timing.loadEventEnd - performance.timing.navigationStart"
+        )
         start = time.perf_counter()
         page.locator("[data-open]").first.click()
         page.wait_for_selector("[data-tree] ul [data-open]")
@@ -185,15 +197,17 @@ def check_a_tree_of_many_labels_stays_quick(visit: Visit) -> None:
 
 
 def check_a_file_comes_back_with_labels(visit: Visit) -> None:
+    """A file comes back with labels."""
     with visit.page() as page:
         page.goto(visit.address)
-        content = "id,text,price\n7,a large wild cat,3\n8,a tall plant with a trunk,4\n".encode()
+        content = b"id,text,price\n7,a large wild cat,3\n8,a tall plant with a trunk,4\n"
         page.set_input_files("#file", {"name": "shop list.csv", "mimeType": "text/csv", "buffer": content})
         with page.expect_download() as waited:
             page.locator("#file-state a").click()
         lines = Path(waited.value.path()).read_text(encoding="utf-8").splitlines()
         assert waited.value.suggested_filename == "shop_list-labelled.csv"
-        assert lines[0].startswith("id,text,price,predicted,path,p,level1") and len(lines) == 3, lines
+        assert lines[0].startswith("id,text,price,predicted,path,p,level1"), lines
+        assert len(lines) == 3, lines
         page.set_input_files("#file", {"name": "shop.csv", "mimeType": "text/csv", "buffer": b""})
         expect(page.locator("#file-state")).to_contain_text("the file is empty")
     # The refusal is no surprise.
@@ -201,6 +215,7 @@ def check_a_file_comes_back_with_labels(visit: Visit) -> None:
 
 
 def check_texts_are_reviewed_in_order(visit: Visit) -> None:
+    """Texts are reviewed in order."""
     before = len(visit.journal("nouns"))
     with visit.page() as page:
         page.goto(f"{visit.address}/page/review?model=nouns")
@@ -215,6 +230,7 @@ def check_texts_are_reviewed_in_order(visit: Visit) -> None:
 
 
 def check_a_model_learns_and_goes_back(visit: Visit) -> None:
+    """A model learns and goes back."""
     with visit.page() as page:
         visit.ask(page, "a drink of fermented zibbleberries", "memory")
         page.locator("#label-try").type("wine")
@@ -234,6 +250,7 @@ def check_a_model_learns_and_goes_back(visit: Visit) -> None:
 
 
 def check_a_token_opens_the_page(visit: Visit) -> None:
+    """A token opens the page."""
     with visit.page() as page:
         page.goto(f"{visit.guarded}/page/model")
         assert "nouns" not in page.content()
@@ -252,6 +269,7 @@ def check_a_token_opens_the_page(visit: Visit) -> None:
 
 
 def check_it_works_without_scripts(visit: Visit) -> None:
+    """It works without scripts."""
     before = len(visit.journal("nouns"))
     with visit.page(scripts=False) as page:
         page.goto(visit.address)
@@ -270,7 +288,8 @@ def check_it_works_without_scripts(visit: Visit) -> None:
 
 
 def check_pages_are_accessible_and_fit_a_phone(visit: Visit) -> None:
-    serious = []
+    """Pages are accessible and fit a phone."""
+    serious: list[str] = []
     for size, scheme in ((WIDE, "light"), (WIDE, "dark"), (PHONE, "light")):
         with visit.page(size, scheme) as page:
             for path in PAGES:
@@ -293,12 +312,16 @@ def check_pages_are_accessible_and_fit_a_phone(visit: Visit) -> None:
 
 def take_pictures(visit: Visit, folder: Path) -> None:
     """Save the pictures of the docs."""
-    views = (("serve-light", WIDE, "light", 1240), ("serve-dark", WIDE, "dark", 1240), ("serve-phone", PHONE, "light", 2100))
+    views = (
+        ("serve-light", WIDE, "light", 1240),
+        ("serve-dark", WIDE, "dark", 1240),
+        ("serve-phone", PHONE, "light", 2100),
+    )
     for name, size, scheme, height in views:
         with visit.page(size, scheme) as page:
             visit.ask(page)
             page.locator(".rule input").nth(3).check()
-            page.evaluate("document.activeElement.blur()")
+            page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
             page.mouse.move(0, 0)
             clip = {"x": 0, "y": 0, "width": size[0], "height": height}
             page.screenshot(path=folder / f"{name}.png", full_page=True, clip=clip)
@@ -321,7 +344,7 @@ def main() -> int:
         axe = Path(asked.axe).read_text(encoding="utf-8")
         visit = Visit(browser, asked.address, asked.guarded, asked.token, Path(asked.state), axe)
         checks: list[tuple[str, Callable[[Visit], None]]] = [
-            (name.removeprefix("check_").replace("_", " "), function)
+            ((function.__doc__ or name).rstrip("."), function)
             for name, function in globals().items()
             if name.startswith("check_") and asked.only in name
         ]

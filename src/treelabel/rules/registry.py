@@ -57,6 +57,11 @@ class Rule:
         settings = {name: each.default for name, each in self._parameters.items() if name not in FROM_TRAINING}
         return settings | COMMON
 
+    @property
+    def summary(self) -> str:
+        """The help in a few words."""
+        return re.split(r"; | \(one", self.help)[0]
+
     def takes_many(self, setting: str) -> bool:
         """Return whether a setting may be a list of numbers beside a single one."""
         return setting in self._parameters and "Sequence" in str(self._parameters[setting].annotation)
@@ -209,9 +214,8 @@ def describe_rule(text: str) -> str:
     ('the leaf with the largest score (best_leaf)', 'nodes with a score of at least t (threshold@0.3)')
     """
     spec = find_rule(text)
-    words = re.split(r"; | \(one", spec.rule.help)[0]
     shown = str(spec) if len(str(spec)) <= MOST_SHOWN else f"{spec.rule.name}(...)"
-    return f"{words} ({shown})"
+    return f"{spec.rule.summary} ({shown})"
 
 
 def _main_setting(row: Rule, name: str, number: str, text: str) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What the page on a model shows: how its probabilities hold, and its labels."""
+"""Facts for the page on a model: how its probabilities hold, and its labels."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,5 @@
-"""What the page shows of one text: scores as a tree, what several rules decide on them, and the words behind it."""
+"""Suggestions for one text: scores as a tree, the decisions of several rules on them, and the words behind them."""
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.matrices import entries
 from treelabel.core.strings import Strings
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import label_matrix
@@ -82,7 +82,7 @@ def suggest(served: ServedModel, text: str, rule: str | None = None, unknown: fl
     served
         A model.
     text
-        The text.
+        To suggest labels for.
     rule
         The rule that is looked at; by default the model's.
     unknown
@@ -128,13 +128,12 @@ def _outcome(served: ServedModel, scores: Scores, column: Strings, rule: str, un
     ends.sort(key=lambda node: -p[node])
     shown = rule if len(rule) <= LONGEST_RULE else f"{spec.rule.name}(…)"
     nodes = frozenset(h.closure(decisions.csr).indices.tolist())
-    words = re.split(r"; | \(one", spec.rule.help)[0]
-    return RuleOutcome(rule, shown, words, ends, h.paths(ends), nodes, rule == served.model.default_rule)
+    return RuleOutcome(rule, shown, spec.rule.summary, ends, h.paths(ends), nodes, rule == served.model.default_rule)
 
 
 def _probabilities(scores: Scores, nodes: Sequence[int]) -> dict[int, float]:
-    values = np.asarray(scores.values[[0] * len(nodes), list(nodes)]).ravel() if nodes else []
-    return dict(zip(nodes, map(float, values), strict=True))
+    rows = np.zeros(len(nodes), np.int64)
+    return dict(zip(nodes, entries(scores.values, rows, np.array(nodes, np.int64)).tolist(), strict=True))
 
 
 def _tree(

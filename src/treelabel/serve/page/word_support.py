@@ -5,8 +5,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from treelabel.core.types import IntArray
 from treelabel.serve.schemas import StepAnswer
 
@@ -56,6 +54,7 @@ def words_of_steps(
     dict of StepWords
         By node.
 
+    >>> import numpy as np
     >>> step = {"node": 0, "label": "cat", "probability": 1.0, "supporting": [("~cat|", 0.5)], "opposing": [("a", -1)]}
     >>> segments, words = words_of_steps("A wildcat", [step], np.array([1]))
     >>> [segment.text for segment in segments if segment.word is not None], words[0].supporting
