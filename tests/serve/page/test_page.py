@@ -18,6 +18,7 @@ from treelabel.models.registry import make_model
 
 PAGES = ("/", "/page/review", "/page/model", "/page/taxonomy", "/page/jobs")
 TEXT = "a large wild cat that lives in Africa"
+DOCUMENT = json.dumps(TEXT)
 HOSTILE = "<img src=x onerror=alert(1)>"
 TOKEN = "sixteen-characters-and-more"
 
@@ -41,8 +42,8 @@ class Elements(HTMLParser):
 
 def journal(state: Path, model: str) -> list[dict[str, object]]:
     """Read the journal of a model."""
-    lines = (state / model / "journal.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
+    lines = (state / model / "journal.jsonl").read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines if line]
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -136,7 +137,7 @@ def test_hostile_names_and_texts_are_escaped_everywhere(serve: Client, tmp_path:
     pages += [client.get("/page/taxonomy", params={"q": "<b>", "node": 0}).text]
     pages += [client.post("/page/try", data={"text": HOSTILE, "other": "top_k@3"}).text]
     pages += [client.post("/page/review", data={"texts": HOSTILE}).text]
-    pages += [client.post("/page/feedback", data={"text": HOSTILE, "choice": "1"}).text]
+    pages += [client.post("/page/feedback", data={"document": json.dumps(HOSTILE), "choice": "1"}).text]
     pages += [client.post("/page/try", data={"text": "x", "other": HOSTILE}).text]
     for page in pages:
         tags = {tag for tag, _ in Elements(page).all}
@@ -159,7 +160,7 @@ def test_hostile_names_and_texts_are_escaped_everywhere(serve: Client, tmp_path:
 def test_what_a_person_says_reaches_the_journal(
     serve: Client, tmp_path: Path, form: dict[str, str], labels: list[str]
 ) -> None:
-    answer = serve(learn=True).post("/page/feedback?model=nouns", data={"text": TEXT, "predicted": "0", **form})
+    answer = serve(learn=True).post("/page/feedback?model=nouns", data={"document": DOCUMENT, "predicted": "0", **form})
     assert answer.status_code == 200
     assert 'id="saved"' in answer.text
     entry = journal(tmp_path / "state", "nouns")[0]
@@ -170,7 +171,9 @@ def test_what_a_person_says_reaches_the_journal(
 def test_several_labels_are_saved_together(serve: Client, tmp_path: Path) -> None:
     client = serve(learn=True)
     assert 'type="checkbox"' in client.post("/page/try?model=topics", data={"text": "quark song"}).text
-    client.post("/page/feedback?model=topics", data={"text": "t", "choice": "label", "node": ["2", "4"], "label": "N5"})
+    client.post(
+        "/page/feedback?model=topics", data={"document": DOCUMENT, "choice": "label", "node": ["2", "4"], "label": "N5"}
+    )
     assert len(journal(tmp_path / "state", "topics")[0]["labels"]) == 3  # type: ignore[arg-type]
 
 
@@ -182,10 +185,13 @@ def test_several_labels_are_saved_together(serve: Client, tmp_path: Path) -> Non
         {"choice": "100000"},
         {"choice": "-1"},
         {"choice": "all"},
+        {"choice": "0", "document": TEXT},
+        {"choice": "0", "document": "[1]"},
+        {"choice": "0", "document": '""'},
     ],
 )
 def test_labels_that_are_not_there_are_refused(serve: Client, tmp_path: Path, form: dict[str, str]) -> None:
-    answer = serve(learn=True).post("/page/feedback?model=nouns", data={"text": TEXT, **form})
+    answer = serve(learn=True).post("/page/feedback?model=nouns", data={"document": DOCUMENT, **form})
     assert answer.status_code == 422
     assert 'class="note problem"' in answer.text
     assert not (tmp_path / "state" / "nouns" / "journal.jsonl").exists() or not journal(tmp_path / "state", "nouns")
@@ -195,7 +201,7 @@ def test_without_learning_the_page_says_so(client: TestClient) -> None:
     page = client.post("/page/try", data={"text": TEXT}).text
     assert "--learn" in page
     assert 'id="feedback"' not in page
-    assert client.post("/page/feedback", data={"text": TEXT, "choice": "0"}).status_code == 403
+    assert client.post("/page/feedback", data={"document": DOCUMENT, "choice": "0"}).status_code == 403
 
 
 # Files
@@ -288,8 +294,21 @@ def test_the_queue_is_in_the_order_of_review(serve: Client, tmp_path: Path) -> N
     shown = re.findall(r"<blockquote>(.*?)</blockquote>", client.get("/page/review?model=nouns").text)
     assert shown == listed
     assert len(shown) == 3
-    client.post("/page/feedback?model=nouns", data={"text": shown[0], "choice": ""})
+    client.post("/page/feedback?model=nouns", data={"document": json.dumps(shown[0]), "choice": ""})
     assert shown[0] not in client.get("/page/review?model=nouns").text
+
+
+def test_a_text_is_recorded_as_it_is(serve: Client, tmp_path: Path) -> None:
+    text = "line one\r\nline 'two'\n\t\"three\" </textarea> &amp; \u2028"
+    (tmp_path / "pool.jsonl").write_text(json.dumps({"text": text}), encoding="utf-8")
+    client = serve(learn=True, pool=tmp_path / "pool.jsonl")
+    for page in (client.get("/page/review?model=nouns"), client.post("/page/try?model=nouns", data={"text": text})):
+        document = Elements(page.text).named("input", name="document")[0]["value"]
+        client.post("/page/feedback?model=nouns", data={"document": document, "choice": ""})
+    first, second = journal(tmp_path / "state", "nouns")
+    assert first["text"] == text
+    assert second["text"] == text.replace("\r\n", "\n")
+    assert "Nothing is left" in client.get("/page/review?model=nouns").text
 
 
 def test_texts_of_ones_own_are_put_in_order(client: TestClient) -> None:
@@ -300,7 +319,7 @@ def test_texts_of_ones_own_are_put_in_order(client: TestClient) -> None:
 
 def test_a_job_is_started_and_shown(serve: Client) -> None:
     client = serve(learn=True)
-    client.post("/page/feedback?model=nouns", data={"text": TEXT, "choice": "0"})
+    client.post("/page/feedback?model=nouns", data={"document": DOCUMENT, "choice": "0"})
     assert "<strong>1</strong> correction" in client.get("/page/jobs?model=nouns").text
     page = client.post("/page/jobs?model=nouns", data={"task": "learn"}).text
     assert client.get("/v1/jobs").json()["jobs"][0]["id"] in page
@@ -321,7 +340,7 @@ def test_pages_say_nothing_without_a_token(serve: Client, tmp_path: Path) -> Non
         assert 'id="token-form"' in answer.text
     bearer = {"Authorization": f"Bearer {TOKEN}"}
     assert client.get("/page/model", headers=bearer).status_code == 200
-    assert client.post("/page/feedback", data={"text": TEXT, "choice": "0"}, headers=bearer).status_code == 403
+    assert client.post("/page/feedback", data={"document": DOCUMENT, "choice": "0"}, headers=bearer).status_code == 403
     assert client.get("/page/static/page.js").status_code == 200
 
 

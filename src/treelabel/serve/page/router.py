@@ -1,5 +1,6 @@
 """Routes of the web page; /v1 has the same for programs."""
 
+import json
 import re
 from typing import Annotated
 from urllib.parse import quote
@@ -67,6 +68,8 @@ async def try_text(
     """Suggest labels for a text."""
     least = number_of(unknown, "leave unknown below")
     asked = other.strip() or rule.strip() or None
+    # Browsers send line breaks of forms as two characters.
+    text = text.replace("\r\n", "\n")
     made = await service.work(lambda: suggest(served, text, asked, least or None))
     return render_page(
         request, "try", served, text=text, suggestion=made, unknown=least, other=other, rules=offered_rules()
@@ -98,7 +101,7 @@ async def save_correction(
     request: Request,
     served: AModel,
     service: AService,
-    text: Annotated[str, Form()],
+    document: Annotated[str, Form()],
     choice: Annotated[str, Form()] = "",
     predicted: Annotated[str, Form()] = "",
     label: Annotated[str, Form()] = "",
@@ -106,8 +109,8 @@ async def save_correction(
 ) -> Response:
     """Write what a person says of a text to the journal.
 
-    `choice` is the nodes of the button that was pressed, separated by blanks, none for unknown; or "label" for those of
-    `node` and what was typed.
+    `document` is the text as JSON: in a form, line breaks would not stay what they are. `choice` is the nodes of the
+    button that was pressed, separated by blanks, none for unknown; or "label" for those of `node` and what was typed.
     """
     labels: list[LabelRef] = [_path(served, each) for each in (node if choice == "label" else _nodes(choice))]
     if choice == "label":
@@ -115,12 +118,25 @@ async def save_correction(
         if not labels:
             raise TreelabelError("expected a label; to say that none fits, mark the text as unknown")
     correction = Correction(
-        text=text, labels=labels, predicted=[_path(served, each) for each in _nodes(predicted)], source="page"
+        text=_text(document),
+        labels=labels,
+        predicted=[_path(served, each) for each in _nodes(predicted)],
+        source="page",
     )
     answer = await service.record(served, [correction], request_id_of(request))
     h = served.model.hierarchy_
     paths = h.paths([find_node(h, each) for each in labels]) if labels else []
     return render_page(request, "saved", served, paths=paths, journal=answer["journal"])
+
+
+def _text(document: str) -> str:
+    try:
+        text = json.loads(document)
+    except ValueError:
+        text = None
+    if not isinstance(text, str) or not text:
+        raise ProblemError(422, "document: expected a text as JSON, not an empty one")
+    return text
 
 
 def _nodes(text: str) -> list[int]:
@@ -179,7 +195,7 @@ async def taxonomy_page(
         offset=offset,
         page_rows=PAGE_ROWS,
         query=q,
-        matches=find_nodes(served, q, MOST_MATCHES),
+        matches=find_nodes(served, q, MOST_MATCHES) if q else [],
         most_matches=MOST_MATCHES,
     )
 

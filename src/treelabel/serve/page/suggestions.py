@@ -32,7 +32,7 @@ LONGEST_RULE = 40
 
 @dataclass(frozen=True)
 class RuleOutcome:
-    """What a rule decides: its most specific labels, with their paths; `nodes` has their ancestors, too."""
+    """The decision of a rule: its most specific labels, with their paths; `nodes` has their ancestors, too."""
 
     rule: str
     name: str
