@@ -1,7 +1,7 @@
 """Check the web page of the service in a real browser: part of `make test-clients`.
 
-    python tools/check_page.py --environments ~/.cache/treelabel-clients/    # what does not hold is named; status 1
-    python tools/check_page.py --environments ... --pictures docs            # and takes the pictures in docs/
+    python tools/check_page.py                    # what does not hold is named; the exit status is 1 then
+    python tools/check_page.py --pictures docs    # and takes the pictures in docs/
 
 Learns models (of the sample, of hostile names, of 100,000 labels), serves them on 127.0.0.1, and runs
 tools/clients/page_browser.py in an environment with playwright and axe-core, which is made where it is missing. The
@@ -98,13 +98,14 @@ def _wait_until_ready(address: str, service: "subprocess.Popen[bytes]") -> None:
 def main() -> int:
     """Make what is missing, and run the browser."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--environments", type=Path, required=True, metavar="DIR")
+    home = Path.home() / ".cache" / "treelabel-clients"
+    parser.add_argument("--environments", default=f"{home}/", help="prefix of the environment's folder")
     parser.add_argument("--pictures", type=Path, metavar="DIR", help="where to save pictures of the page")
     asked = parser.parse_args()
     browser = find_browser()
     if browser is None:
         raise SystemExit("no browser is installed; Debian: apt install chromium")
-    python, axe = make_environment(asked.environments / "page")
+    python, axe = make_environment(Path(f"{asked.environments}page"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         models = make_models(folder)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 import time
 import traceback
@@ -17,6 +18,8 @@ TEXT = "effervescent beverage artificially charged with carbon dioxide"
 PAGES = ("/", "/page/review", "/page/model", "/page/taxonomy", "/page/jobs")
 CHOSEN = ".step.chosen > details > summary > .name, .step.chosen > .leaf > .name"
 WIDE, PHONE = (1240, 900), (390, 844)
+# Time for anything to appear, on a busy machine too.
+SECONDS = 60
 # Elements on the page of a tree of 100,000 labels: no more than are looked at.
 MOST_ELEMENTS = 3_000
 
@@ -41,7 +44,7 @@ class Visit:
             viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, java_script_enabled=scripts
         )
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(SECONDS * 1000)
         page.on("console", lambda message: self.problems.append(f"console: {message.text} at {page.url}"))
         page.on("pageerror", lambda error: self.problems.append(f"error: {error} at {page.url}"))
         page.on("request", self._look_at)
@@ -241,7 +244,8 @@ def check_a_model_learns_and_goes_back(visit: Visit) -> None:
         page.goto(f"{visit.address}/page/jobs?model=memory")
         page.get_by_role("button", name="Learn from the journal").click()
         promote = page.get_by_role("button", name="Promote")
-        promote.wait_for(timeout=90_000)
+        expect(page.locator("#jobs")).to_contain_text(re.compile("done|failed"), timeout=5 * SECONDS * 1000)
+        assert "failed" not in page.locator("#jobs").inner_text(), page.locator("#jobs").inner_text()
         promote.click()
         rollback = page.get_by_role("button", name="Roll back")
         rollback.wait_for()
@@ -313,8 +317,8 @@ def check_pages_are_accessible_and_fit_a_phone(visit: Visit) -> None:
 def take_pictures(visit: Visit, folder: Path) -> None:
     """Save the pictures of the docs."""
     views = (
-        ("serve-light", WIDE, "light", 1240),
-        ("serve-dark", WIDE, "dark", 1240),
+        ("serve-light", WIDE, "light", 1400),
+        ("serve-dark", WIDE, "dark", 1400),
         ("serve-phone", PHONE, "light", 2100),
     )
     for name, size, scheme, height in views:
@@ -339,6 +343,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="a part of the names of checks")
     asked = parser.parse_args()
     failed = 0
+    expect.set_options(timeout=SECONDS * 1000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=asked.browser, args=["--no-sandbox"])
         axe = Path(asked.axe).read_text(encoding="utf-8")
@@ -356,9 +361,9 @@ def main() -> int:
             except Exception as error:
                 failed += 1
                 where = traceback.extract_tb(error.__traceback__)[-1 if isinstance(error, AssertionError) else 1]
-                print(f"FAILED  {name} (line {where.lineno}): {str(error)[:1500]}")
+                print(f"FAILED  {name} (line {where.lineno}): {str(error)[:1500]}", flush=True)
             else:
-                print(f"ok      {name}")
+                print(f"ok      {name}", flush=True)
         for name, milliseconds in visit.times.items():
             print(f"        100,000 labels: {name}: {milliseconds:.0f} ms")
         if asked.pictures:
