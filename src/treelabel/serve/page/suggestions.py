@@ -98,15 +98,20 @@ def suggest(served: ServedModel, text: str, rule: str | None = None, unknown: fl
     default = model.default_rule
     usual = SEVERAL_RULES if model.regime_ == "multi_path" else SINGLE_RULES
     asked = rule or default
-    rules = list(dict.fromkeys([default, *usual, asked]))
-    outcomes = [_outcome(served, scores, column, each, unknown) for each in rules]
+    outcomes = [_outcome(served, scores, column, asked, unknown)]
+    for each in dict.fromkeys([default, *usual]):
+        # Not every rule decides on every hierarchy.
+        with suppress(TreelabelError):
+            outcomes += [_outcome(served, scores, column, each, unknown)] if each != asked else []
+    order = [default, *usual, asked]
+    outcomes.sort(key=lambda outcome: order.index(outcome.rule))
     ends = list(dict.fromkeys(end for outcome in outcomes for end in outcome.ends))
     segments, words = [Segment(text)], dict[int, StepWords]()
     # Not every model can explain itself.
     with suppress(TreelabelError):
         steps = explain_text(served, text, ends[:MOST_EXPLAINED])
         segments, words = words_of_steps(text, steps, model.hierarchy_.depth)
-    current = rules.index(asked)
+    current = [outcome.rule for outcome in outcomes].index(asked)
     chosen = {node for outcome in outcomes for node in outcome.nodes}
     tree = _tree(scores, chosen, outcomes[current].nodes, words)
     return Suggestion(outcomes, current, tree, segments, bool(words))
