@@ -321,10 +321,10 @@ def test_a_job_is_started_and_shown(serve: Client) -> None:
     client = serve(learn=True)
     client.post("/page/feedback?model=nouns", data={"document": DOCUMENT, "choice": "0"})
     assert "<strong>1</strong> correction" in client.get("/page/jobs?model=nouns").text
-    page = client.post("/page/jobs?model=nouns", data={"task": "learn"}).text
+    page = client.post("/page/jobs/learn?model=nouns").text
     assert client.get("/v1/jobs").json()["jobs"][0]["id"] in page
-    assert client.post("/page/jobs?model=nouns", data={"task": "rollback"}).status_code == 409
-    assert client.post("/page/jobs?model=nouns", data={"task": "explode"}).status_code == 422
+    assert client.post("/page/jobs/rollback?model=nouns").status_code == 409
+    assert client.post("/page/jobs/promote?model=nouns", data={"version": "0123456789ab"}).status_code == 404
 
 
 # Tokens
@@ -342,6 +342,19 @@ def test_pages_say_nothing_without_a_token(serve: Client, tmp_path: Path) -> Non
     assert client.get("/page/model", headers=bearer).status_code == 200
     assert client.post("/page/feedback", data={"document": DOCUMENT, "choice": "0"}, headers=bearer).status_code == 403
     assert client.get("/page/static/page.js").status_code == 200
+
+
+def test_scopes_are_those_of_the_service(serve: Client, tmp_path: Path) -> None:
+    tokens = {scope: f"{scope}-{TOKEN}" for scope in ("predict", "learn", "admin")}
+    lines = "".join(f"{scope} {token}\n" for scope, token in tokens.items())
+    (tmp_path / "tokens.txt").write_text(lines, encoding="utf-8")
+    client = serve(learn=True, token_file=tmp_path / "tokens.txt")
+    for path, least in (("learn", "learn"), ("promote", "admin"), ("rollback", "admin")):
+        for rank, (scope, token) in enumerate(tokens.items()):
+            data, headers = {"version": "0123456789ab"}, {"Authorization": f"Bearer {token}"}
+            status = client.post(f"/page/jobs/{path}?model=nouns", data=data, headers=headers).status_code
+            assert (status == 403) == (rank < list(tokens).index(least)), (path, scope)
+        assert client.post(f"/page/jobs/{path}?model=nouns", data=data).status_code == 401
 
 
 def test_unknown_models_and_files_have_a_page_that_says_so(client: TestClient) -> None:

@@ -16,12 +16,12 @@ from treelabel.serve.page.suggestions import offered_rules, suggest
 from treelabel.serve.prediction import find_node
 from treelabel.serve.problems import ProblemError, route_with_errors
 from treelabel.serve.schemas import Correction, LabelRef, ReviewAnswer
-from treelabel.serve.security import require
+from treelabel.serve.security import SCOPES, require
 from treelabel.serve.service import Service, request_id_of, service_of
 from treelabel.serve.taxonomy import ROOT, describe_node, find_nodes
 
 AService = Annotated[Service, Depends(service_of)]
-PREDICT, LEARN = [Depends(require("predict"))], [Depends(require("learn"))]
+PREDICT, LEARN, ADMIN = ([Depends(require(scope))] for scope in SCOPES)
 router = APIRouter(route_class=route_with_errors(render_problem), include_in_schema=False)
 # Rows of tables and lists.
 PAGE_ROWS = 50
@@ -240,20 +240,25 @@ async def jobs_page(request: Request, served: AModel, service: AService) -> Resp
     return _render_jobs(request, served, service)
 
 
-@router.post("/page/jobs", dependencies=LEARN)
-async def start_task(
-    request: Request, served: AModel, service: AService, task: Annotated[str, Form(max_length=200)]
-) -> Response:
-    """Learn, promote a version, or roll back, which needs a token of the scope admin."""
-    name, _, version = task.partition(" ")
-    if name == "learn":
-        await service.learn(served)
-    elif name in ("promote", "rollback"):
-        require("admin")(request)
-        served = await (service.promote(served, version or None) if name == "promote" else service.rollback(served))
-    else:
-        raise ProblemError(422, "expected learn, promote or rollback")
+@router.post("/page/jobs/learn", dependencies=LEARN)
+async def start_learning(request: Request, served: AModel, service: AService) -> Response:
+    """Learn from the journal."""
+    await service.learn(served)
     return _render_jobs(request, served, service)
+
+
+@router.post("/page/jobs/promote", dependencies=ADMIN)
+async def promote_version(
+    request: Request, served: AModel, service: AService, version: Annotated[str, Form(max_length=200)]
+) -> Response:
+    """Make a version current."""
+    return _render_jobs(request, await service.promote(served, version), service)
+
+
+@router.post("/page/jobs/rollback", dependencies=ADMIN)
+async def go_back(request: Request, served: AModel, service: AService) -> Response:
+    """Make the version before the current one current again."""
+    return _render_jobs(request, await service.rollback(served), service)
 
 
 def _render_jobs(request: Request, served: ServedModel, service: Service) -> Response:
