@@ -67,6 +67,7 @@ lint: $(VENV)/.dev
 # The real clients of other services' protocols, each in an environment of its own, which this makes (1.6 GB in all).
 test-clients: $(VENV)/.dev
 	$(BIN)/python tools/check_clients.py
+	$(BIN)/python tools/check_page.py
 
 # Speed and memory; what systems are worth is in studies: treelabel bench specs/....toml
 bench: $(VENV)/.dev

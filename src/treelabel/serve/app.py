@@ -13,6 +13,7 @@ from treelabel.serve import learning_routes, probes, routes
 from treelabel.serve.gate import ErrorForms, Gate
 from treelabel.serve.options import ServeOptions
 from treelabel.serve.page import router as page
+from treelabel.serve.page.rendering import render_problem
 from treelabel.serve.problems import add_error_handlers
 from treelabel.serve.protocols import annif, hugging_face, label_studio, open_inference
 from treelabel.serve.security import Tokens
@@ -32,6 +33,7 @@ ROUTERS: tuple[APIRouter, ...] = (
 )
 # Errors that are answered before a route is found, by the first part of the path.
 ERROR_FORMS: ErrorForms = {
+    "page": render_problem,
     "label-studio": label_studio.answer_error,
     "v2": open_inference.answer_error,
     "hf": hugging_face.answer_error,

@@ -16,8 +16,8 @@ from treelabel.data.data_file import read_batches
 from treelabel.data.io.format import WriteOptions
 from treelabel.data.io.tables import write_tables
 from treelabel.models.base import Model
-from treelabel.models.streaming import batch_size, decided_batches
-from treelabel.rules.decision_columns import prediction_table
+from treelabel.models.streaming import batch_size
+from treelabel.operations.batch_scorer import BatchScorer, Form
 from treelabel.rules.registry import find_rule
 
 # What is taken, and the type it is sent back as.
@@ -97,10 +97,9 @@ def _tables(model: Model, source: Path, rule: str | None, text: str | None) -> I
     h = model.hierarchy_
     options = {**reading, "text": text, "usual": usual, "need_labels": False, "progress": False}
     batches = read_batches(source, h, min(MOST_TEXTS, batch_size(len(h))), columns=True, **options)
-    pairs = ((data, dict(data.extra)) for data in batches)
-    is_multi = model.regime_ == "multi_path"
+    pairs = ((data, (None, dict(data.extra))) for data in batches)
+    scorer = BatchScorer(model, rule, form=Form(keep_columns=True))
     with warnings.catch_warnings():
         # Notes on columns and rules are for people at a terminal.
         warnings.simplefilter("ignore", UserWarning)
-        for decided in decided_batches(model, pairs, rule):
-            yield prediction_table(decided.carried, decided.decisions, decided.scores, several=is_multi)
+        yield from map(scorer.table, scorer.decide(pairs))
