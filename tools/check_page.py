@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tools.browser import find_browser  # noqa: E402
+from tools.check_clients import make_environment  # noqa: E402
 
 PROGRAM = Path(__file__).with_name("clients") / "page_browser.py"
 PLAYWRIGHT, AXE = "playwright==1.65.*", "axe-core@4.14"
@@ -34,15 +35,10 @@ HOSTILE = ("<img src=x onerror=window.hacked=1>", "'\"><script>window.hacked=2</
 LABELS = 100_000
 
 
-def make_environment(folder: Path) -> tuple[Path, Path]:
+def make_page_environment(folder: Path) -> tuple[Path, Path]:
     """Make an environment with playwright and axe-core, unless it is there; return its Python and axe's script."""
-    python, axe = folder / "bin" / "python", folder / "node_modules" / "axe-core" / "axe.min.js"
+    python, axe = make_environment(folder, (PLAYWRIGHT,)), folder / "node_modules" / "axe-core" / "axe.min.js"
     if not axe.exists():
-        # pip is of the Python that made this environment: environments need none.
-        base = str(getattr(sys, "_base_executable", sys.executable))
-        subprocess.run([base, "-m", "venv", "--without-pip", str(folder)], check=True)
-        pip = [base, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install", "--quiet"]
-        subprocess.run([*pip, PLAYWRIGHT], check=True)
         npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), AXE]
         subprocess.run(npm, check=True)
     return python, axe
@@ -105,7 +101,7 @@ def main() -> int:
     browser = find_browser()
     if browser is None:
         raise SystemExit("no browser is installed; Debian: apt install chromium")
-    python, axe = make_environment(Path(f"{asked.environments}page"))
+    python, axe = make_page_environment(Path(f"{asked.environments}page"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         models = make_models(folder)
