@@ -114,7 +114,7 @@ def test_both_nodes_work_and_parts_are_those_of_one_machine(cluster: Any, home: 
 
 
 def test_workers_that_die_every_moment_lose_nothing(cluster: Any, home: Path) -> None:
-    killed = []
+    killed: list[int] = []
 
     def kill() -> None:
         # Now and then a process ends by itself while it is looked at.
@@ -131,7 +131,7 @@ def test_workers_that_die_every_moment_lose_nothing(cluster: Any, home: Path) ->
 
 
 def test_a_node_that_goes_and_another_that_comes_lose_nothing(cluster: Any, home: Path) -> None:
-    exchanged = []
+    exchanged: list[Any] = []
 
     def exchange() -> None:
         if not exchanged and workers():

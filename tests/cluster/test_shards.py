@@ -20,7 +20,7 @@ from treelabel import TreelabelError, make_model
 from treelabel.cluster import shards
 from treelabel.cluster.shards import parse_share, plan_shards, run_here, run_shard, run_shards
 from treelabel.operations.batch_scorer import BatchScorer
-from treelabel.operations.bulk import Job
+from treelabel.operations.bulk import Job, predict_file
 
 TEXTS = list(SETS["leaf"].texts)
 COUNT = 5
@@ -165,13 +165,13 @@ def test_a_part_that_was_damaged_or_lost_is_made_again(model: Path, inputs: Path
 def test_a_full_disk_is_tried_once_more(
     model: Path, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs, predict, tries = planned(model, inputs, tmp_path / "out"), shards.predict_file, []
+    jobs, tries = planned(model, inputs, tmp_path / "out"), list[str]()
 
     def full(job: Job) -> object:
         tries.append(job.texts.name)
         if job.texts.name == "p3.parquet" and tries.count("p3.parquet") == 1:
             raise OSError(28, "No space left on device")
-        return predict(job)
+        return predict_file(job)
 
     monkeypatch.setattr(shards, "predict_file", full)
     assert not run_shards(jobs, run_here).failed

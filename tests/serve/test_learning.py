@@ -43,6 +43,8 @@ def test_a_model_that_grows_learns_is_promoted_and_rolled_back(serve: Client, to
     correct(client, "memories")
     job = learn(client, "memories")
     assert job["status"] == "done", job
+    again = learn(client, "memories")
+    assert (again["status"], again["version"]) == ("done", job["version"]), again
     # Nothing changes before the version is promoted.
     assert client.get("/v1/models/memories").json()["version"] == before
     promoted = client.post("/v1/models/memories/promote", json={})

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from treelabel.core.errors import TreelabelError
+from treelabel.core.locking import remove_tree
 from treelabel.data.dataset import Dataset
 from treelabel.data.read import read
 from treelabel.evaluation.comparison import compare_results
@@ -70,7 +71,12 @@ def learn(task: LearningTask) -> VersionNote:
     )
     if task.evaluation is not None:
         note = _judge(note, model, made, Path(task.evaluation))
-    working.rename(Path(task.output, version))
+    made_before = Path(task.output, version)
+    if made_before.is_dir():
+        # The same corrections make the same version.
+        remove_tree(working)
+    else:
+        working.rename(made_before)
     return note
 
 
