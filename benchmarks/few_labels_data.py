@@ -49,7 +49,7 @@ class FewLabels:
 
 def documents_of(*files: str) -> list[Document]:
     """Read files of a set: every text once, with the path to its only leaf; documents with several are left out."""
-    documents = {}
+    documents: dict[str, tuple[str, ...]] = {}
     for file in files:
         data = read(DATA / file)
         # A DAG becomes a tree, in which a document has one path.
@@ -91,7 +91,8 @@ def attack_techniques() -> Pools:
     data = read(DATA / "attack" / "procedures.jsonl.gz")
     lines = (DATA / "attack" / "labels.tsv").read_text(encoding="utf-8").splitlines()
     names = dict(line.split("\t")[:2] for line in lines)
-    h, documents = data.hierarchy, {}
+    h = data.hierarchy
+    documents: dict[str, tuple[str, ...]] = {}
     ends = h.most_specific(data.labels)
     for text, first, last in zip(data.texts, ends.indptr, ends.indptr[1:], strict=False):
         code = h.names[ends.indices[first]] if last - first == 1 else ""
