@@ -103,7 +103,7 @@ def attack_techniques() -> Pools:
 
 JUDGED = {
     "clinc150": FewLabels(partial(parts_of, "clinc150"), leaves=30, siblings=15),
-    "esco": FewLabels(partial(pooled, "esco/train.jsonl.gz", "esco/test.jsonl.gz")),
+    "esco": FewLabels(partial(pooled, "esco/train.jsonl.gz", "esco/test.jsonl.gz"), siblings=20),
     "attack": FewLabels(attack_techniques, held=25, least=41),
     "newsgroups20": FewLabels(newsgroups_bodies, leaves=12, siblings=5),
     "wos1k": FewLabels(partial(pooled, "wos1k/all.jsonl.gz"), sizes=(4, ALL), least=9, held=5),
