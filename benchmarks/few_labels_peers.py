@@ -15,6 +15,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -122,8 +123,9 @@ class Ours(System):
         return self.model.score(texts).dense()
 
     def notes(self) -> dict[str, Any]:
-        """Tell that scores are of nodes, and that the best leaf is predicted."""
-        return {"rule": "best_leaf"}
+        """Tell that scores are of nodes, that the best leaf is predicted, and what tuning was worth out of fold."""
+        trial = getattr(self.model.evidence_, "tuning", None)
+        return {"rule": "best_leaf", "tuning": None if trial is None else asdict(trial)}
 
 
 def ours(model: str, **settings: Any) -> Callable[[Path], System]:
@@ -137,6 +139,7 @@ SYSTEMS: dict[str, Callable[[Path], System]] = {
     "linear": ours("linear"),
     "prototype": ours("prototype", encoder=ENCODER),
     "stack": ours("stack", encoder=ENCODER),
+    "tuned": ours("stack", encoder=ENCODER, tune=True),
 }
 
 
