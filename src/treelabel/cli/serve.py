@@ -48,8 +48,10 @@ def serve(
     \b
     Examples:
       treelabel serve model
-      treelabel serve model --learn --train train.csv --evaluation test.csv --token-file tokens.txt
-      curl http://127.0.0.1:8080/v1/models/model/predict --json '{"text": "chocolate cookie"}'
+      treelabel serve model --learn --train train.csv --evaluation test.csv \\
+        --token-file tokens.txt
+      curl http://127.0.0.1:8080/v1/models/model/predict \\
+        --json '{"text": "chocolate cookie"}'
     """
     with require_extra("serve", "serving models"):
         from treelabel.serve.options import ServeOptions

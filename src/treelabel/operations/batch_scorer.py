@@ -87,7 +87,7 @@ class BatchScorer:
         require_signature: str | Path | None = None,
     ) -> None:
         self._model = model if isinstance(model, Model) else None
-        self.folder = None if isinstance(model, Model) else Path(model).absolute()
+        self.folder = None if isinstance(model, Model) else Path(model)
         self.requested_rule, self.text, self.id = rule, text, id
         self.settings = {} if unknown is None else {"unknown": unknown}
         self.form = Form() if form is None else form
@@ -97,7 +97,8 @@ class BatchScorer:
         """Return the settings without the model, which another process loads for itself."""
         if self.folder is None:
             raise TreelabelError("a model in memory stays in its process; save it, and give BatchScorer its folder")
-        return {**self.__dict__, "_model": None}
+        # Another process may be in another folder.
+        return {**self.__dict__, "_model": None, "folder": self.folder.absolute()}
 
     @property
     def model(self) -> Model:

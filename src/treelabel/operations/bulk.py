@@ -114,7 +114,7 @@ class Job:
 
     def about(self) -> dict[str, Any]:
         """Tell what the output is made of, to recognize the same job again."""
-        folder = self.scorer.folder
+        folder = None if self.scorer.folder is None else self.scorer.folder.absolute()
         stored = () if folder is None else folder_stamp(folder)
         digest = hashlib.sha256(repr(stored).encode()).hexdigest()[:16]
         files = [] if self.texts == STANDARD else [(file, file.stat()) for file in data_files(self.texts)]
