@@ -93,7 +93,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv --without-pip $(VENV)
 
 $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[report]'
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[report,excel]'
 	@touch $@
 
 $(VENV)/.serve: $(VENV)/.core

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers import Run
+from tests.helpers import Run, put
 from treelabel import evaluate, load_model, make_model, read
 
 PLACES = ["south", "north", "west", "east", "city", "coast"]
@@ -283,3 +283,17 @@ def test_what_is_not_clearly_cp1252_is_refused_with_the_option(tmp_path: Path, r
     assert ended.code == 2
     assert "is not utf-8; save the file as UTF-8, or name its encoding" in ended.err
     assert run("inspect", file, "--encoding", "cp1251").code == 0
+
+
+def test_of_several_columns_that_may_hold_the_text_none_is_guessed_for_a_model(run: Run, tmp_path: Path) -> None:
+    rows = [
+        f"the parcel number {row} came late again,please look at order {row} in the system soon" for row in range(9)
+    ]
+    new = put(tmp_path, "new.csv", "message,internal note\n" + "\n".join(rows) + "\n")
+    train = put(tmp_path, "train.csv", "text,label\n" + "a late parcel,A\na wrong bill,B\n" * 9)
+    assert run("fit", train, "-o", tmp_path / "made", "--model", "most_frequent").code == 0
+    ended = run("predict", tmp_path / "made", new)
+    assert ended.code == 2
+    assert "has no column 'text', which the model learned from, and several" in ended.err
+    assert "'message', 'internal note'; say which" in ended.err
+    assert run("predict", tmp_path / "made", new, "--text", "message").code == 0

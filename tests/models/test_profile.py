@@ -131,13 +131,25 @@ def test_a_precision_that_nothing_reaches_accepts_nothing(model: Model) -> None:
         review(model, ["dog1"], precision=0)
 
 
+def test_nothing_is_accepted_that_held_out_documents_say_nothing_of() -> None:
+    clear = documents(400, 3, noise=0)
+    made = make_model("linear", ngram_range=(1, 1), char_ngram_range=None, head="nodes").fit(clear)
+    least = float(made.profile_.confidences.min())
+    result = review(made, [*clear.texts[:5], "zzz", "qwerty asdf", "", "dog1 zzz"], precision=0.5)
+    assert result.acceptance.threshold >= least > 0
+    # Where no word is known, a label has its share of training, which may be enough.
+    assert result.accepted[5:8].tolist() == [False] * 3
+    assert result.accepted[:5].all()
+
+
 def test_thresholds_are_the_lowest_that_pass() -> None:
     sure = np.repeat(np.array([0.9, 0.8, 0.7], np.float32), 100)
     right = np.concatenate([np.ones(100), np.ones(98), [0, 0], np.ones(50), np.zeros(50)]).astype(bool)
     complete = np.arange(300) % 2 == 0
     profile = Profile(300, confidences=sure, correct=right, complete=complete)
     found = find_acceptance(np.array([0.85]), 0.95, profile)
-    assert 0.7 < found.threshold <= 0.8
+    # The least confidence that passed: nothing was measured between 0.7 and 0.8.
+    assert found.threshold == np.float32(0.8)
     assert (found.precision, found.held_out) == (0.95, 300)
     assert found.complete == complete[:200][right[:200]].mean()
 

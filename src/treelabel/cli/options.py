@@ -36,7 +36,10 @@ TrainArgument = Annotated[Path, typer.Argument(metavar="TRAIN", help="Data file 
 TruthArgument = Annotated[Path, typer.Argument(metavar="TRUTH", help="Data file with the true labels.")]
 TextsArgument = Annotated[
     Path,
-    typer.Argument(metavar="TEXTS", help="Data file with texts (labels are not looked at); - for standard input."),
+    typer.Argument(
+        metavar="TEXTS",
+        help="Data file with texts, or a pattern in quotes (labels are not looked at); - for standard input.",
+    ),
 ]
 FrequenciesOption = Annotated[Path | None, typer.Option(help="Training file, for the frequencies of labels.")]
 

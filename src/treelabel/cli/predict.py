@@ -207,6 +207,7 @@ def predict(
       treelabel predict model new.csv -o predictions.jsonl --rule optimal:hf1 \\
         --unknown 0.3
       treelabel predict model new.csv -o predictions.csv --uris
+      treelabel predict model 'in/*.parquet' -o parts --shard 3/64
       treelabel predict model new.csv -o tasks.label_studio.json
       treelabel predict model new.csv -o predictions.jsonl \\
         --require-signature ours.pub.pem

@@ -201,8 +201,10 @@ class Strings(Sequence[str]):
         try:
             return cls(pa.chunked_array([pa.array(listed, pa.large_string())]))
         except UnicodeEncodeError as error:
-            half, text = error.object[error.start], error.object[:40]
-            raise TreelabelError(f"{half!r} in {text!r} is half of a character (a lone surrogate)") from None
+            half, row = error.object[error.start], listed.index(error.object)
+            raise TreelabelError(
+                f"row {row}: {half!r} is half of a character (a lone surrogate), which no text can hold"
+            ) from None
 
     def __len__(self) -> int:
         return len(self.arrow)

@@ -183,6 +183,13 @@ class ColumnChoice:
         # A column that is called like a text, but has few values, is none where another one is.
         if named and (longest is None or named[0] not in by_content or not by_content[named[0]].is_labels):
             return named
+        candidates = [each.name for each in contents if each.is_text]
+        if self.usual.get("text") and len(candidates) > 1:
+            # A wrong one would make plausible predictions.
+            raise TreelabelError(
+                f"{where}: has no column {_list(self.usual['text'])}, which the model learned from, and several that "
+                f"may hold the text: {_list(candidates)}; say which: text= (--text)"
+            )
         if longest is not None:
             LOG.info("%s: the text is taken from the column %s, by what it holds (--text)", where, quote(longest))
             return (longest,)

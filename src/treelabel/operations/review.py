@@ -114,9 +114,16 @@ def review(
     p = np.concatenate([part[1] for part in parts])
     others = [listed for part in parts for listed in part[2]]
     acceptance = find_acceptance(p, precision, model.profile_ if rule in (None, model.default_rule) else None)
-    accepted = (p >= acceptance.threshold) & (p > 0)
+    accepted = (p >= acceptance.threshold) & (p > 0) & ~_is_strange(model, column)
     useful = (1 - p) * _density(column) * _rarity(suggestions, model.profile_.frequencies)
     return Reviewed(suggestions, p, others, accepted, np.where(accepted, 0.0, useful), acceptance)
+
+
+def _is_strange(model: Model, texts: Any) -> BoolArray:
+    """Mark texts without a single word that the model knows: held-out documents say nothing of them."""
+    count = texts.shape[0] if sparse.issparse(texts) else len(texts)
+    unknown = model.unknown_words(texts) if isinstance(texts, Strings) else None
+    return np.zeros(count, np.bool_) if unknown is None else np.nan_to_num(unknown, nan=1.0) >= 1
 
 
 def _suggestions(
@@ -184,8 +191,10 @@ def _measure_acceptance(profile: Profile, precision: float) -> Acceptance:
     last = last_precise(hits, tries, precision, CONFIDENCE)
     if last < 0:
         return Acceptance(2.0, None, len(confidences))
-    complete = float(profile.complete[correct & (confidences >= GRID[last])].mean())
-    return Acceptance(float(GRID[last]), precision, len(confidences), complete)
+    is_accepted = confidences >= GRID[last]
+    complete = float(profile.complete[correct & is_accepted].mean())
+    # Below what held-out documents had, nothing was measured.
+    return Acceptance(float(confidences[is_accepted].min()), precision, len(confidences), complete)
 
 
 def _density(texts: Any) -> DoubleArray:

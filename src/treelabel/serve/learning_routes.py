@@ -48,9 +48,9 @@ async def describe_job(job_id: str, service: AService) -> Any:
 
 
 @router.post("/models/{model_id}/promote", response_model=VersionAnswer, dependencies=MAY_PROMOTE)
-async def promote(model_id: str, body: VersionRequest, service: AService) -> Any:
+async def promote(model_id: str, service: AService, body: VersionRequest | None = None) -> Any:
     """Make a version current; with an evaluation file, one that is worse beyond chance is refused."""
-    served = await service.promote(service.store.get(model_id), body.version)
+    served = await service.promote(service.store.get(model_id), None if body is None else body.version)
     return json_response({"model": served.id, "version": served.version})
 
 
