@@ -86,23 +86,15 @@ def test_a_worse_version_is_not_promoted(serve: Client, topics: Path) -> None:
     assert "worse" in refused.json()["detail"]
 
 
-def test_without_training_data_it_is_refused_to_learn_anew(serve: Client) -> None:
+@pytest.mark.slow
+def test_without_training_data_the_job_says_what_is_missing(serve: Client) -> None:
     client = serve(learn=True)
-    correct(client, "topics")
-    refused = client.post("/v1/models/topics/learn")
-    assert refused.status_code == 409
-    assert "--train" in refused.json()["detail"]
-    assert client.get("/v1/jobs").json()["jobs"] == []
-    assert client.get("/v1/jobs/none").status_code == 404
-
-
-def test_a_job_that_fails_says_why(serve: Client, tmp_path: Path) -> None:
-    client = serve(learn=True, train=tmp_path / "none.jsonl")
     correct(client, "topics")
     job = learn(client, "topics")
     assert job["status"] == "failed"
-    assert "none.jsonl" in job["error"]
+    assert "--train" in job["error"]
     assert client.get("/v1/jobs").json()["jobs"] == [job]
+    assert client.get("/v1/jobs/none").status_code == 404
 
 
 @pytest.mark.slow

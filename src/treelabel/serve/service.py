@@ -14,7 +14,6 @@ from fastapi import Request
 from treelabel.core.compute import worker_thread
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy.hierarchy import SEPARATOR
-from treelabel.models.growth import GrowingModel
 from treelabel.serve import prediction
 from treelabel.serve.batching import Batcher
 from treelabel.serve.jobs import Job, Jobs
@@ -146,12 +145,6 @@ class Service:
     async def learn(self, served: ServedModel) -> Job:
         """Start to learn from the journal of a model; what comes of it is a version that can be promoted."""
         journal, versions = self.journal(served.id), self.store.versions[served.id]
-        if self.options.train is None and not isinstance(served.model, GrowingModel):
-            raise ProblemError(
-                409,
-                f"the model {served.model.name} has to learn everything anew, and its training data are not known; "
-                "start the service with --train FILE",
-            )
         note = versions.note(served.version)
         versions.folder.mkdir(parents=True, exist_ok=True)
         task = LearningTask(
