@@ -38,7 +38,11 @@ OTHERS = 16
 
 
 def neutral_level_weights() -> DoubleArray:
-    """Return the weights of terminals alone, for margins of about 1."""
+    """Return the weights of terminals alone, for margins of about 1.
+
+    >>> neutral_level_weights()[:3].tolist()
+    [5.0, 0.0, 0.0]
+    """
     return np.array([5.0] + [0.0] * LEVELS)
 
 

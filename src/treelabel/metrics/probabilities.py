@@ -237,7 +237,14 @@ def coverage_bins(batch: Batch) -> Parts:
 
 
 def coverage_curve(sums: Sums) -> dict[str, DoubleArray]:
-    """Threshold, share of documents whose best leaf reaches it, and accuracy among them."""
+    """Return thresholds, the share of documents whose best leaf reaches each, and the accuracy among them.
+
+    >>> counts = np.zeros((COVERAGE_STEPS, 2))
+    >>> counts[-1] = 1, 1
+    >>> curve = coverage_curve((counts.ravel(),))
+    >>> curve["coverage"][[0, -1]].tolist(), curve["accuracy"][[0, -1]].tolist()
+    ([1.0, 1.0], [1.0, 1.0])
+    """
     count, right = sums[0].reshape(-1, 2).T
     covered, hit = count[::-1].cumsum()[::-1], right[::-1].cumsum()[::-1]
     total = max(count.sum(), 1)
