@@ -21,9 +21,9 @@ from tests.cluster.test_shards import parts
 from tests.models.test_models import SETS
 from treelabel import TreelabelError, make_model
 from treelabel.cluster import ray_engine
-from treelabel.cluster.shards import ShardJob, Summary, plan_shards, run_here, run_shards
+from treelabel.cluster.shards import RunSummary, ShardJob, plan_shards, run_here, run_shards
 from treelabel.operations.batch_scorer import BatchScorer
-from treelabel.operations.bulk import Job
+from treelabel.operations.bulk import FileJob
 
 # Ray then binds to the loopback interface alone; read when it is imported, also by the processes that it starts.
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
@@ -63,11 +63,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def planned(home: Path, name: str) -> list[ShardJob]:
     scorer = BatchScorer(home / "model")
     files = sorted((home / "in").iterdir())
-    jobs = {file: Job(scorer, file, {"need_labels": False}, home / name, "jsonl") for file in files}
+    jobs = {file: FileJob(scorer, file, {"need_labels": False}, home / name, "jsonl") for file in files}
     return plan_shards("predict", jobs, home / name, ".jsonl")
 
 
-def on_ray(cluster: Any, home: Path, name: str) -> Summary:
+def on_ray(cluster: Any, home: Path, name: str) -> RunSummary:
     with ray_engine.ray_engine(cluster.address) as engine:
         return run_shards(planned(home, name), engine)
 

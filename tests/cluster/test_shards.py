@@ -20,7 +20,7 @@ from treelabel import TreelabelError, make_model
 from treelabel.cluster import shards
 from treelabel.cluster.shards import parse_share, plan_shards, run_here, run_shard, run_shards
 from treelabel.operations.batch_scorer import BatchScorer
-from treelabel.operations.bulk import Job, predict_file
+from treelabel.operations.bulk import FileJob, predict_file
 
 TEXTS = list(SETS["leaf"].texts)
 COUNT = 5
@@ -54,7 +54,7 @@ def inputs(tmp_path: Path) -> Path:
 def planned(model: Path, pattern: Path, folder: Path) -> list[shards.ShardJob]:
     scorer = BatchScorer(model)
     files = sorted(pattern.parent.iterdir())
-    jobs = {file: Job(scorer, file, {"need_labels": False}, folder, "jsonl") for file in files}
+    jobs = {file: FileJob(scorer, file, {"need_labels": False}, folder, "jsonl") for file in files}
     return plan_shards("predict", jobs, folder, ".jsonl")
 
 
@@ -167,7 +167,7 @@ def test_a_full_disk_is_tried_once_more(
 ) -> None:
     jobs, tries = planned(model, inputs, tmp_path / "out"), list[str]()
 
-    def full(job: Job) -> object:
+    def full(job: FileJob) -> object:
         tries.append(job.texts.name)
         if job.texts.name == "p3.parquet" and tries.count("p3.parquet") == 1:
             raise OSError(28, "No space left on device")

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from tests.serve.conftest import Client
 from treelabel.core.errors import TreelabelError
 from treelabel.serve.logs import JsonLines
-from treelabel.serve.security import Tokens
+from treelabel.serve.security import AccessTokens
 
 PREDICT = "/v1/models/topics/predict"
 SECRET = "a gene that nobody may see"
@@ -137,7 +137,7 @@ def test_tokens_have_scopes(serve: Client, tmp_path: Path) -> None:
 def test_a_token_file_that_protects_nothing_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "tokens").write_text(content)
     with pytest.raises(TreelabelError, match="tokens"):
-        Tokens(tmp_path / "tokens")
+        AccessTokens(tmp_path / "tokens")
 
 
 def test_pages_of_other_sites_are_refused_unless_they_are_named(serve: Client) -> None:

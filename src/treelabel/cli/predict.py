@@ -13,7 +13,7 @@ from treelabel.core.errors import TreelabelError
 
 if TYPE_CHECKING:
     from treelabel.cluster.shards import Engine, Verb
-    from treelabel.operations.bulk import Job
+    from treelabel.operations.bulk import FileJob
 
 ResumeOption = Annotated[
     bool,
@@ -57,7 +57,7 @@ class _Sharding(NamedTuple):
 
         return cls(None if shard is None else parse_share(shard), cluster, spark)
 
-    def run(self, verb: "Verb", job: "Job", read: o.ReadArguments, ending: str, json: bool) -> None:
+    def run(self, verb: "Verb", job: "FileJob", read: o.ReadArguments, ending: str, json: bool) -> None:
         """Work on all files, and report what has become of them."""
         from treelabel.cluster.shards import plan_shards, refuse_failures, run_shards
         from treelabel.core.progress import progress_bar
@@ -127,18 +127,18 @@ def score(
       treelabel score model all.csv.gz -o scores.parquet --top 20 --resume
     """
     from treelabel.operations.batch_scorer import BatchScorer
-    from treelabel.operations.bulk import Job, output_format, score_file
+    from treelabel.operations.bulk import FileJob, output_format, score_file
 
     where = _Sharding.of(shard, cluster, spark)
     scorer = BatchScorer(model, require_signature=require_signature)
     if where is not None:
         name = output_format(STANDARD, to_format, {"parquet": SCORES["parquet"], **SCORES}, "scores")
-        job = Job(scorer, texts, {}, output, name, top=top)
+        job = FileJob(scorer, texts, {}, output, name, top=top)
         where.run("score", job, read, SCORES[name][0], json)
         return
     o.check_output(output, force or resume, texts)
     name = output_format(output, to_format, SCORES, "scores")
-    job = Job(scorer, texts, read.like(scorer.model).batch_options(texts), output, name, resume, top)
+    job = FileJob(scorer, texts, read.like(scorer.model).batch_options(texts), output, name, resume, top)
     job.check()
     written = score_file(job)
     also = f"; {_texts(written.empty)} scored by what labels are usual" if written.empty else ""
@@ -214,7 +214,7 @@ def predict(
     """
     from treelabel.data.io.registry import FORMATS
     from treelabel.operations.batch_scorer import BatchScorer, Form
-    from treelabel.operations.bulk import Job, output_format, predict_file
+    from treelabel.operations.bulk import FileJob, output_format, predict_file
 
     where = _Sharding.of(shard, cluster, spark)
     if where is None:
@@ -233,9 +233,9 @@ def predict(
     form = Form(all_labels, alternatives, keep_columns, raw, uris, suggested)
     scorer = BatchScorer(model, rule, unknown=unknown, form=form, require_signature=require_signature)
     if where is not None:
-        where.run("predict", Job(scorer, texts, {}, target, name), read, entry.endings[0], json)
+        where.run("predict", FileJob(scorer, texts, {}, target, name), read, entry.endings[0], json)
         return
-    job = Job(scorer, texts, read.like(scorer.model).batch_options(texts), target, name, resume)
+    job = FileJob(scorer, texts, read.like(scorer.model).batch_options(texts), target, name, resume)
     job.check()
     written = predict_file(job)
     notes = [f"{written.rows:,} documents by {written.rule}"]

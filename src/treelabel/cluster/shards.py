@@ -20,7 +20,7 @@ from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import file_sha256, suffixes
 from treelabel.core.json_text import read_json
 from treelabel.core.locking import remove_tree
-from treelabel.operations.bulk import Job, predict_file, score_file
+from treelabel.operations.bulk import FileJob, predict_file, score_file
 
 Verb = Literal["predict", "score"]
 
@@ -35,7 +35,7 @@ class ShardJob:
     """A shard to work on: what to do with it, and the part that it becomes."""
 
     verb: Verb
-    job: Job
+    job: FileJob
     part: Path
 
     @property
@@ -66,7 +66,7 @@ class ShardResult:
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunSummary:
     """The outcome of a run: shards that were there already, that are new, and that could not be worked on."""
 
     shards: int
@@ -102,7 +102,7 @@ class Summary:
 
 
 def plan_shards(
-    verb: Verb, jobs: Mapping[Path, Job], folder: Path, ending: str, chosen: tuple[int, int] | None = None
+    verb: Verb, jobs: Mapping[Path, FileJob], folder: Path, ending: str, chosen: tuple[int, int] | None = None
 ) -> list[ShardJob]:
     """Name the part of every shard: the name of its file with another ending.
 
@@ -196,7 +196,7 @@ def run_shard(shard: ShardJob) -> ShardResult:
             return ShardResult(shard.part.name, source)
         attempt.mkdir(parents=True)
         job = replace(shard.job, output=attempt / shard.part.name)
-        work: Callable[[Job], Any] = predict_file if shard.verb == "predict" else score_file
+        work: Callable[[FileJob], Any] = predict_file if shard.verb == "predict" else score_file
         written = work(job)
         sync(job.output)
         about = {"about": shard.job.about(), "rows": written.rows, "empty": written.empty}
@@ -246,7 +246,7 @@ def run_shards(
     engine: Engine,
     report: Callable[[int], None] = lambda done: None,
     share: tuple[int, int] | None = None,
-) -> Summary:
+) -> RunSummary:
     """Work on all shards whose parts are not there yet; those that may pass a second time are tried once more.
 
     Parameters
@@ -262,7 +262,7 @@ def run_shards(
 
     Returns
     -------
-    Summary
+    RunSummary
         Also written to `_summary.json` (of a share: `_summary-3-of-64.json`) beside the parts.
     """
     folder = shards[0].part.parent
@@ -279,7 +279,7 @@ def run_shards(
             break
     lost = [shard for shard in waiting if shard.part.name not in results]
     results |= {each.part.name: ShardResult(each.part.name, str(each.job.texts), problem=LOST) for each in lost}
-    summary = Summary(len(shards), skipped, tuple(results[name] for name in sorted(results)))
+    summary = RunSummary(len(shards), skipped, tuple(results[name] for name in sorted(results)))
     name = SUMMARY if share is None else f"_summary-{share[0]}-of-{share[1]}.json"
     _write_json(folder / name, summary.to_json())
     with suppress(OSError):
@@ -287,7 +287,7 @@ def run_shards(
     return summary
 
 
-def refuse_failures(summary: Summary, folder: Path) -> None:
+def refuse_failures(summary: RunSummary, folder: Path) -> None:
     """Raise TreelabelError where shards have no part: what is wrong with the first ones, and what to do."""
     if summary.failed:
         first, count = summary.failed[0], len(summary.failed)

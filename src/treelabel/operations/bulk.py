@@ -83,7 +83,7 @@ def output_format(output: Path, requested: str | None, formats: dict[str, tuple[
 
 
 @dataclass(frozen=True)
-class Job:
+class FileJob:
     """A file of texts to work on: by what, where to, and in which format. A copy for another process is small."""
 
     scorer: BatchScorer
@@ -223,7 +223,7 @@ class ScoresWritten:
     empty: int
 
 
-def score_file(job: Job) -> ScoresWritten:
+def score_file(job: FileJob) -> ScoresWritten:
     """Score a file of texts."""
 
     def score_batches(done: int) -> Iterator[tuple[Any, Scores, int]]:
@@ -264,7 +264,7 @@ class Written:
 class GrowingWriter:
     """Writes predictions to a file that grows: lines of JSON objects, or of cells."""
 
-    def __init__(self, job: Job, sink: Sink) -> None:
+    def __init__(self, job: FileJob, sink: Sink) -> None:
         self._job, self._scorer, self._sink = job, job.scorer, sink
         self._compress = compressor(job.output)
         self._encoder: TableEncoder | None = None
@@ -306,7 +306,7 @@ class GrowingWriter:
 class SpooledWriter:
     """Writes predictions to a stream, of which a file is made in the end."""
 
-    def __init__(self, job: Job, sink: Sink) -> None:
+    def __init__(self, job: FileJob, sink: Sink) -> None:
         self._job = job
         self.marked: bool | None = None
         self._spool = SpoolWriter(sink, self._make)
@@ -330,14 +330,14 @@ class SpooledWriter:
         write_tables(tables, target, options, self._job.format)
 
 
-def suggestion_options(job: Job) -> WriteOptions:
+def suggestion_options(job: FileJob) -> WriteOptions:
     """Say who suggests labels, and which there are."""
     h = job.model.hierarchy_
     names = h.paths() if h.max_depth > 1 else list(h.names)
     return WriteOptions(labels=["labels"], hierarchy=h, agent=f"treelabel {job.model.name}", label_texts=names)
 
 
-def predict_file(job: Job) -> Written:
+def predict_file(job: FileJob) -> Written:
     """Predict the labels of a file of texts."""
     scorer = job.scorer
     waits = scorer.decides_on_all

@@ -16,7 +16,7 @@ from treelabel.serve.page import router as page
 from treelabel.serve.page.rendering import render_problem
 from treelabel.serve.problems import add_error_handlers
 from treelabel.serve.protocols import annif, hugging_face, label_studio, open_inference
-from treelabel.serve.security import Tokens
+from treelabel.serve.security import AccessTokens
 from treelabel.serve.service import Service
 
 # What is served. A protocol or a page is a file with a `router`, and a row here.
@@ -72,7 +72,7 @@ def create_app(folders: Sequence[str | Path], options: ServeOptions | None = Non
         redoc_url=None,
         telemetry={"logs": False},
     )
-    app.state.service, app.state.tokens = service, Tokens(service.options.token_file)
+    app.state.service, app.state.tokens = service, AccessTokens(service.options.token_file)
     add_error_handlers(app)
     for router in ROUTERS:
         app.include_router(router)

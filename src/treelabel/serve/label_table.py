@@ -9,7 +9,7 @@ from treelabel.serve.schemas import LabelAnswer
 Fixed = tuple[str, str, str | None, str | None]
 
 
-class LabelTable:
+class ServedLabels:
     """Labels by node; what a label always says is put together once, when it is first asked for."""
 
     def __init__(self, hierarchy: Hierarchy) -> None:

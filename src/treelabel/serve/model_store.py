@@ -11,7 +11,7 @@ from treelabel.core.errors import TreelabelError, quote
 from treelabel.models.base import Model
 from treelabel.models.persistence.load import load_model
 from treelabel.models.persistence.signing import SIGNATURE
-from treelabel.serve.label_table import LabelTable
+from treelabel.serve.label_table import ServedLabels
 from treelabel.serve.problems import ProblemError
 from treelabel.serve.search_index import SearchIndex
 from treelabel.serve.versions import Versions, version_of
@@ -45,9 +45,9 @@ class ServedModel:
         return served
 
     @cached_property
-    def labels(self) -> LabelTable:
+    def labels(self) -> ServedLabels:
         """The labels as answers show them."""
-        return LabelTable(self.model.hierarchy_)
+        return ServedLabels(self.model.hierarchy_)
 
     @cached_property
     def search_index(self) -> SearchIndex:

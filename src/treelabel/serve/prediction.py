@@ -18,7 +18,7 @@ from treelabel.rules.decision_columns import WrittenLabels, chosen_labels, runne
 from treelabel.rules.decisions import Decisions
 from treelabel.rules.registry import RuleSpec, find_rule
 from treelabel.scores.score_matrix import Scores
-from treelabel.serve.label_table import LabelTable
+from treelabel.serve.label_table import ServedLabels
 from treelabel.serve.model_store import ServedModel
 from treelabel.serve.schemas import DocumentAnswer, LabelAnswer, LabelRef, PredictSettings, ScoredDocument, StepAnswer
 
@@ -263,7 +263,7 @@ def _with_known(decisions: Decisions, known: LabelMatrix) -> Decisions:
     return Decisions(h, h.closure((decisions.csr + every).astype(np.bool_)), decisions.ids, decisions.rule, closed=True)
 
 
-def label_answers(table: LabelTable, scores: Scores, written: WrittenLabels) -> list[list[LabelAnswer]]:
+def label_answers(table: ServedLabels, scores: Scores, written: WrittenLabels) -> list[list[LabelAnswer]]:
     """Return labels of documents with their probabilities and those of their ancestors.
 
     Parameters

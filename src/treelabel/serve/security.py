@@ -19,7 +19,7 @@ FEWEST_CHARACTERS = 16
 CHALLENGE = 'Bearer, Basic realm="treelabel"'
 
 
-class Tokens:
+class AccessTokens:
     """Tokens and their scopes; without a file, everybody may do everything."""
 
     def __init__(self, file: Path | None) -> None:
