@@ -13,7 +13,7 @@ from scipy import sparse
 
 from treelabel.core.compute import kernel
 from treelabel.core.errors import some
-from treelabel.core.types import DoubleArray, IntArray, LongArray
+from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import row_numbers, row_sizes
 from treelabel.metrics.batch import Batch, label_totals
@@ -153,12 +153,13 @@ class Coverage:
         # Ancestors are no leaves, and make no label of none.
         chosen = batch.decisions
         has_label = row_sizes(chosen) > 0
-        # Leaves up to the end of each row, less those up to its beginning.
-        leaves = np.append(0, np.cumsum(batch.hierarchy.is_leaf[chosen.indices]))[chosen.indptr]
-        counts = len(batch), int(has_label.sum()), int(np.count_nonzero(np.diff(leaves)))
+        with_leaf = count_rows_with(chosen.indptr, chosen.indices, batch.hierarchy.is_leaf)
+        counts = len(batch), int(has_label.sum()), int(with_leaf)
         abc = batch.unit_overlap
-        values = np.stack([precision(abc), recall(abc), f_beta(abc)]).T
-        sums = column_sums(np.hstack([values, values * has_label[:, None]]))
+        values = np.stack([precision(abc), recall(abc), f_beta(abc)])
+        everywhere = sum_rows(values)
+        labelled = everywhere if has_label.all() else sum_rows(values * has_label)
+        sums = np.append(everywhere[0], labelled[0]), np.append(everywhere[1], labelled[1])
         return cls(*counts, _right_by_level(batch), sums, int(np.count_nonzero(row_sizes(batch.truth) == 0)))
 
     def for_report(self, with_values: bool) -> "Coverage":
@@ -330,6 +331,18 @@ def _right_by_level(batch: Batch) -> tuple[int, ...]:
     h, truth, decisions = batch.hierarchy, batch.closed_truth, batch.closed_decisions
     wrong_from = count_first_differences(truth.indptr, truth.indices, decisions.indptr, decisions.indices, h.depth)
     return tuple((len(batch) - np.cumsum(wrong_from)[1:]).tolist())
+
+
+@kernel
+def count_rows_with(ptr: IntArray, nodes: IntArray, wanted: BoolArray) -> int:
+    """Count the rows that have at least one of the wanted nodes, looking at the deepest first."""
+    count = 0
+    for row in range(len(ptr) - 1):
+        for entry in range(ptr[row + 1] - 1, ptr[row] - 1, -1):
+            if wanted[nodes[entry]]:
+                count += 1
+                break
+    return count
 
 
 @kernel
