@@ -9,11 +9,11 @@ from scipy import sparse
 from scipy.special import log_softmax
 
 from treelabel import Hierarchy, Scores
-from treelabel.calibration import contract
+from treelabel.calibration import contract, isotonic
 from treelabel.calibration import path_kernels as kernels
 from treelabel.calibration.contract import ABSENT, LEVELS, MarginCalibration, OutputSpace
 from treelabel.calibration.isotonic import GROWTH as ISOTONIC_GROWTH
-from treelabel.calibration.isotonic import Isotonic, apply_isotonic, fit_isotonic, margin_calibration
+from treelabel.calibration.isotonic import Isotonic, apply_isotonic, competes, fit_isotonic, margin_calibration
 from treelabel.calibration.likelihood import (
     fit_beta,
     fit_mixture_weight,
@@ -253,6 +253,16 @@ def test_log_odds_of_several_paths_are_smaller_for_more_documents() -> None:
     fewer = calibration.for_more_documents(0.5)
     assert fewer.coefficients[:, 2] == pytest.approx(calibration.coefficients[:, 2] + ISOTONIC_GROWTH * np.log(0.5))
     assert fewer.probabilities(margins).sum() < calibration.probabilities(margins).sum()
+
+
+def test_paths_compete_where_there_are_several_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    h = Hierarchy.flat(["a", "b", "c"])
+    one, two = (OutputSpace.of(h, label_matrix(np.arange(count + 1), np.arange(count), 3)) for count in (1, 2))
+    assert (competes(one), competes(two)) == (False, True)
+    monkeypatch.setattr(isotonic, "MANY_NODES", 3)
+    assert competes(two)
+    monkeypatch.setattr(isotonic, "MANY_NODES", 2)
+    assert not competes(two)
 
 
 def test_what_is_certain_stays_certain() -> None:
