@@ -13,6 +13,7 @@ from treelabel.cli.printing import print_result, print_serious
 from treelabel.cli.process import INTERRUPTED
 from treelabel.cli.report import print_written
 from treelabel.core.errors import TreelabelError, printable
+from treelabel.core.progress import is_quiet
 
 if TYPE_CHECKING:
     from treelabel.data.dataset import Dataset
@@ -152,7 +153,7 @@ def _store(
         result = f"{len(data):,} documents are too few to hold any out: nothing is known of how good the model is"
     if made.evidence_.tuning is not None:
         result += f", {getattr(made, 'tuning_seconds_', 0.0):.0f} s"
-    presets = describe_presets(made) if is_preset else ""
+    presets = describe_presets(made) if is_preset and not is_quiet() else ""
     lines += [line for line in (result, presets, made.irregular_documents_) if line]
     if made.stopped_ is not None:
         lines.append(f"learning was stopped before its end, and the best so far was kept{more}")
