@@ -81,6 +81,19 @@ def test_evaluate_takes_a_model_and_a_file(folder: Path, model: Path, run: Run) 
     assert "in the right kingdom (level 1)" in shown.splitlines()[0]
 
 
+def test_texts_that_a_model_learned_from_are_pointed_out(folder: Path, model: Path, run: Run) -> None:
+    for command in (("evaluate", model), ("compare", model, folder / "usual")):
+        shown = " ".join(run(*command, folder / "train.csv").err.split())
+        assert "model learned from 200 of these 200 texts" in shown
+    assert "usual learned from 200" in shown
+    # Texts are drawn at random, so that both files may hold the same one.
+    learned = set(read(folder / "train.csv", text="remark", labels="kind", encoding="cp1252").texts)
+    test = list(read(folder / "test.csv", text="remark", labels="kind", encoding="cp1252").texts)
+    count = sum(text in learned for text in test)
+    shown = run("evaluate", model, folder / "test.csv").err
+    assert (f"learned from {count} of these 60" in shown) == (count > 0)
+
+
 def test_labels_that_training_never_saw_are_counted_and_named(folder: Path, model: Path, run: Run) -> None:
     code, shown, _ = run("evaluate", str(model), str(folder / "unseen.csv"))
     assert code == 0

@@ -174,7 +174,7 @@ def _judge_model(
         del of_train["taxonomy"]
         counted = Survey.of(h, lambda: DataFile.of(train, **of_train).batches(h))
     question = Question(rule=model.default_rule if rule is None else rule, **asked)
-    system: Opened = lambda: answers(model, data.batches(h), rule)  # noqa: E731  a name for the type checker
+    system: Opened = lambda: answers(model, str(folder), data.batches(h), rule)  # noqa: E731  a name for the type checker
     return judge_files(h, lambda: data.batches(h), system, question, counted, str(folder))
 
 

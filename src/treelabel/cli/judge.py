@@ -119,13 +119,20 @@ def opened_predictions(path: Path, hierarchy: "Hierarchy", read: o.ReadArguments
         yield Predicted(closed_where(hierarchy, data.labels, is_closed), data.ids, p)
 
 
-def answers(model: "Model", batches: "Iterable[Dataset]", rule: str | None) -> "Iterator[Answered]":
-    """Let a model answer documents, batch by batch, by a rule or by its own."""
+def answers(model: "Model", name: str, batches: "Iterable[Dataset]", rule: str | None) -> "Iterator[Answered]":
+    """Let a model answer documents, batch by batch, by a rule or by its own; say how many it learned from."""
     from treelabel.evaluation.alignment import Answered
     from treelabel.models.streaming import decided_batches
 
-    for decided in decided_batches(model, ((batch, batch.ids) for batch in batches), rule):
-        yield Answered(decided.scores, decided.decisions, decided.carried, True)
+    count = learned = 0
+    for decided in decided_batches(model, ((batch, batch) for batch in batches), rule):
+        batch = decided.carried
+        count, learned = count + len(batch), learned + model.profile_.count_learned(batch.texts)
+        yield Answered(decided.scores, decided.decisions, batch.ids, True)
+    if learned:
+        print_note(
+            f"{name} learned from {learned:,} of these {count:,} texts, so that new ones will be labelled less well"
+        )
 
 
 class SystemsOnFile(NamedTuple):
@@ -165,10 +172,12 @@ def read_judged(
         data, training = read.read_with(truth, train, need_text=False)
         h = hierarchy_with_systems(data.hierarchy, data.is_hierarchy_of_labels, files, read)
     data, training = under(data, h), None if training is None else under(training, h)
-    judged = {
-        name: next(answers(models[path], [data], rule)) if path in models else _read_system(path, data, read)
-        for name, path in system_names(systems).items()
-    }
+    judged = {}
+    for name, path in system_names(systems).items():
+        if path in models:
+            (judged[name],) = answers(models[path], name, [data], rule)
+        else:
+            judged[name] = _read_system(path, data, read)
     if training is not None or not models:
         return SystemsOnFile(data, training, judged, training, None)
     first, *_ = models.values()

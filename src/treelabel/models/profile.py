@@ -171,6 +171,12 @@ class Profile(ProfileMeans):
         counts = np.searchsorted(result, known, "right") - np.searchsorted(result, known)
         return int(np.maximum(times - counts, 0).sum())
 
+    def count_learned(self, texts: Strings) -> int:
+        """Count the texts that the model learned from; empty ones, of which nothing is learned, do not count."""
+        digests = text_digests(texts)
+        first = digests[digests.any(axis=1), 0]
+        return int(np.isin(first, self.digests).sum())
+
     def means(self) -> ProfileMeans:
         """Return the numbers to save."""
         return ProfileMeans(self.documents, self.confidence, self.unknown_words)
