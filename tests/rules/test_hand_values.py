@@ -8,7 +8,8 @@ import pytest
 from treelabel import RULES, Hierarchy, Scores, TreelabelError, decide
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules import back_off, population, score_rows
-from treelabel.rules.back_off import NEVER, LeafPaths, last_precise, precise_thresholds
+from treelabel.rules.back_off import NEVER, LeafPaths, precise_thresholds
+from treelabel.rules.risk_bounds import last_precise
 from treelabel.rules.decision_columns import seven_digits
 from treelabel.rules.information_f import WeightedRow, can_gain
 from treelabel.rules.registry import COMMON

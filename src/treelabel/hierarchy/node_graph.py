@@ -116,6 +116,25 @@ class NodeGraph:
         return freeze((np.diff(down.indptr) + 1).astype(np.int32))
 
     @cached_property
+    def leaf_counts(self) -> IntArray:
+        """Count the distinct leaves at or below each node; linear in a tree, in a DAG as long as the answer.
+
+        >>> from treelabel.hierarchy import Hierarchy
+        >>> Hierarchy.from_paths(["A > B", "A > C", "D"]).leaf_counts.tolist()
+        [2, 1, 1, 1]
+        """
+        counts = self.is_leaf.astype(np.int32)
+        if self.is_tree:
+            for depth in range(self.max_depth, 1, -1):
+                level = self.level(depth)
+                np.add.at(counts, self.parent[level], counts[level])
+            return freeze(counts)
+        down = self.descendants(np.arange(len(self)))
+        row = np.repeat(np.arange(len(self)), np.diff(down.indptr))
+        below = np.bincount(row, weights=self.is_leaf[down.indices], minlength=len(self))
+        return freeze(counts + below.astype(np.int32))
+
+    @cached_property
     def shortest_depth(self) -> IntArray:
         """Edges of the shortest way from the root; in a tree the same as `depth`."""
         return self.depth if self.is_tree else freeze(ancestry.shortest_depths(*self.parent_graph))
