@@ -27,6 +27,24 @@ GRID: DoubleArray = 1 / (1 + np.exp(-np.linspace(10, -10, 201)))
 _ROUNDING: Final = 1e-9
 
 
+# Parts of the validation documents, each of which is judged by what was found on the others.
+FOLDS: Final = 5
+
+
+def assign_folds(documents: int, groups: Sequence[str] | None = None) -> LongArray:
+    """Return the fold of each document; documents of one group are in one fold.
+
+    >>> np.bincount(assign_folds(10)).tolist(), len(set(assign_folds(3, ["a", "a", "a"]).tolist()))
+    ([2, 2, 2, 2, 2], 1)
+    """
+    unit = np.arange(documents)
+    if groups is not None:
+        unit = np.unique(np.asarray(groups, dtype=object), return_inverse=True)[1]
+    # Documents often come sorted by their labels, so that folds are drawn.
+    folds: LongArray = np.random.default_rng(0).permutation(int(unit.max()) + 1)[unit] % FOLDS
+    return folds
+
+
 def require_share(value: float, what: str) -> float:
     """Return a share above 0 and below 1, refusing others."""
     if not 0 < value < 1:
