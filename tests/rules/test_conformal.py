@@ -206,7 +206,9 @@ def test_random_shares_depend_on_the_scores_alone() -> None:
     assert (whole == csr).all()
     assert (whole != decide(scores, rule, seed=1).csr.toarray()).any()
     # Half of its own probability on average: between none and all of it.
-    sizes = [decide(scores, f"conformal(t=0.7, nodes=5, score=aps{more})").csr.nnz for more in ("", ", randomised=true")]
+    sizes = [
+        decide(scores, f"conformal(t=0.7, nodes=5, score=aps{more})").csr.nnz for more in ("", ", randomised=true")
+    ]
     assert sizes[0] > sizes[1]
 
 

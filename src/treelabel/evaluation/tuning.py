@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -92,7 +92,7 @@ def _promised(
         raise TreelabelError(f"cannot tune {rule!r}; expected {', '.join(RULES_TO_TUNE[:-1])} or {RULES_TO_TUNE[-1]}")
     if "t" in asked.settings:
         example = next(each for each in RULES_TO_TUNE if each.startswith(name))
-        raise TreelabelError(f"{rule}: t is what is to be found; expected a promise, as in {example}")
+        raise TreelabelError(f"{rule}: t is what is to be found; expected what it must reach, as in {example}")
     return (name, *tuners[name](labels, scores, truth, dict(asked.settings), training))
 
 
@@ -117,7 +117,7 @@ def _covering(
         raise TreelabelError("no validation document has a label, so there is nothing to cover")
     units = None if groups is None else [groups[row] for row in rows.tolist()]
     t, costs = calibrate_sets(scores[rows], truth[rows], ConformalSets.of(asked), coverage, units)
-    return {"t": t, **asked}, asdict(costs)
+    return {"t": t, **asked}, costs.to_json()
 
 
 def _controlled(

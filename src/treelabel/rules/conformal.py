@@ -111,7 +111,9 @@ class ConformalSets:
                 listed = ", ".join(each for each in allowed if each is not None)
                 raise TreelabelError(f"{name} = {quote(str(getattr(self, name)))}, expected one of {listed}")
         if self.randomised and self.score == "lac":
-            raise TreelabelError("the score lac is never randomised; expected score = aps or raps, or randomised = false")
+            raise TreelabelError(
+                "the score lac is never randomised; expected score = aps or raps, or randomised = false"
+            )
         if not 0 <= self.penalty <= 1:
             raise TreelabelError(f"penalty = {self.penalty:g}, expected a number from 0 to 1")
 

@@ -123,8 +123,8 @@ def _setting_text(value: Any) -> str:
 # What top labels lack of 1 is the probability that nothing is true.
 _PATH, _PATH_OR_NONE = "one true path", "one true path, or none: what top labels lack of 1"
 _ANY, _COINS, _COUNTS = "any truth", "independent labels", "many documents"
-_CONFORMAL = "at most `nodes` nodes that cover the true label with a probability of `coverage`; see tune"
-_CONTROL = "scores of at least t, at which recall or precision is at least `at_least`; see tune"
+_CONFORMAL = "deep nodes that cover the true label with a given probability; see tune"
+_CONTROL = "nodes by the threshold that has a given recall or precision; see tune"
 _PER_LEVEL = "the node with the largest score at each depth, on one path or not"
 _HF1 = "the labels, as many as raise the expected hierarchical F1; counts: see samples_f1"
 _LEVELS = "the path with the largest sum of scores, by level"

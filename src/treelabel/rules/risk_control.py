@@ -153,11 +153,15 @@ class RiskControl:
             )
         return t
 
+    def predict(self, scores: Scores, t: float) -> LabelMatrix:
+        """Return the set of each document at a threshold."""
+        return risk_control(scores, t)
+
     def measure(
         self, scores: Scores, truth: LabelMatrix, t: float, weights: DoubleArray | None = None
     ) -> tuple[DoubleArray, LongArray]:
         """Measure what is controlled for each document, NaN where it says nothing; and count predicted nodes."""
-        predicted = threshold(scores.coherent(), t)
+        predicted = self.predict(scores, t)
         sizes, hits = row_sizes(predicted), row_sizes(keep_entries(predicted, matches(truth, predicted)))
         if not self.is_recall:
             precision = np.divide(hits, sizes, out=np.full(len(sizes), np.nan), where=sizes > 0)

@@ -34,11 +34,26 @@ class SetCosts(JsonRecord):
     depth: float
     root: float
 
+    @property
+    def promise(self) -> str:
+        """What is promised, in words."""
+        return f"the nodes cover the true label with a probability of at least {self.coverage:g}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers by name."""
+        return {
+            "promise": self.promise,
+            "share of documents covered": self.covered,
+            "mean leaves": self.leaves,
+            "mean nodes": self.nodes,
+            "mean depth": self.depth,
+            "share of documents with the root alone": self.root,
+        }
+
     def __str__(self) -> str:
         return (
-            f"covered {self.covered:.3f} of {self.documents:,} documents in {FOLDS} folds, each by what the others "
-            f"showed; on average {self.leaves:.1f} leaves, {self.nodes:.2f} nodes, depth {self.depth:.2f}; "
-            f"{self.root:.1%} get the root (no label)"
+            f"{self.covered:.3f} of {self.documents:,} documents covered, {self.leaves:.1f} leaves, "
+            f"{self.nodes:.2f} nodes, depth {self.depth:.2f} on average; the root alone for {self.root:.1%}"
         )
 
 
