@@ -505,6 +505,53 @@ def best_threshold_f1(case: Case, weights: dict[int, float]) -> float:
     return best
 
 
+# Sets that cover, and climbing
+
+
+def _of_set(formula: Callable[[Case, Labels, Labels], float]) -> Callable[[Case, float], Value]:
+    """The mean of a formula of the most specific predicted labels and the closed truth over documents with truth."""
+
+    def value(case: Case, _: float) -> float:
+        sets = [case.hierarchy.most_specific(s) for s in case.decisions]
+        return mean(formula(case, s, y) for s, y in zip(sets, case.closed_truth, strict=True) if y)
+
+    return value
+
+
+def leaves_of(case: Case, labels: Labels) -> Labels:
+    """The leaves at or below labels; all leaves without any, which is the root."""
+    return {leaf for leaf in case.hierarchy.leaves if not labels or case.closed([leaf]) & labels}
+
+
+def mean_depth(case: Case, labels: Labels) -> float:
+    """The mean depth of labels, 0 without any."""
+    return mean(map(case.hierarchy.longest_depth, labels)) if labels else 0.0
+
+
+def haurc(case: Case, _: float) -> float:
+    """The area under the share of wrong nodes over information kept, at thresholds 1, 0.99, ..., 0.01 and 0."""
+    total, points = len(case.hierarchy.leaves), [(0.0, 0.0)]
+    for step in range(100, -1, -1):
+        kept, wrong = [], []
+        for y, row in zip(case.closed_truth, case.scores, strict=True):
+            if y:
+                node = climbed(case, row, float(np.float32(step / 100)))
+                below = len(leaves_of(case, node))
+                kept.append((1 - math.log(below) / math.log(total) if total > 1 else 1.0) if node else 0.0)
+                wrong.append(bool(node - y))
+        points.append((mean(kept), mean(wrong)))
+    area = sum((x - x0) * (y + y0) / 2 for (x0, y0), (x, y) in pairwise(points))
+    return area / points[-1][0] if points[-1][0] > 0 else NAN
+
+
+def climbed(case: Case, row: dict[int, float], threshold: float) -> Labels:
+    """The deepest node above the best leaf that reaches a threshold."""
+    q = {node: max(row[below] for below in {node} | case.hierarchy.descendants(node)) for node in case.nodes}
+    leaf = max(sorted(case.hierarchy.leaves), key=lambda node: q[node])
+    path = {node for node in case.closed([leaf]) if q[node] >= threshold} if q[leaf] > 0 else set()
+    return case.hierarchy.most_specific(path)
+
+
 # Calibration and coverage, as the metrics' help has it
 
 
@@ -686,4 +733,9 @@ REFERENCE: dict[str, Callable[[Case, float], Value]] = {
     "micro_f1@k": micro(flat_f1, best_pairs),
     "macro_f1@k": macro(flat_f1, best_pairs),
     "binned_macro_f1@k": binned_macro_f1,
+    "set_coverage": _of_set(lambda case, s, y: not s or bool(s & y)),
+    "set_size": _of_set(lambda case, s, y: len(leaves_of(case, s))),
+    "set_nodes": _of_set(lambda case, s, y: max(1, len(s))),
+    "set_depth": _of_set(lambda case, s, y: mean_depth(case, s)),
+    "haurc": haurc,
 }

@@ -120,6 +120,68 @@ def back_off(h: SlowHierarchy, row: Row, t: float | Sequence[float]) -> set[int]
     return here
 
 
+def risk_control(h: SlowHierarchy, row: Row, t: float) -> set[int]:
+    """Nodes of which the largest score at or below is at least t."""
+    q = coherent(h, row)
+    return {node for node in q if q[node] >= t}
+
+
+def masses(h: SlowHierarchy, row: Row) -> Row:
+    """The probability that the true path ends at a node of a tree: its score less what is below it."""
+    q, whole, mass = coherent(h, row), dict.fromkeys(row, 0.0), dict.fromkeys(row, 0.0)
+    for node in sorted(q, key=h.longest_depth, reverse=True):
+        below = sum(whole[child] for child in h.children[node])
+        mass[node] = max(0.0, q[node] - below)
+        whole[node] = below + mass[node]
+    return mass
+
+
+def nested_scores(mass: Row, score: str = "lac", penalty: float = 0.01, k_reg: int = 5) -> dict[int, float]:
+    """The nonconformity score of each node with mass, in the order in which they are taken."""
+    found, before = {}, 0.0
+    for rank, node in enumerate(sorted((n for n in mass if mass[n] > 0), key=lambda n: (-mass[n], n)), 1):
+        beyond = penalty * max(0, rank - k_reg) if score == "raps" else 0.0
+        found[node] = 1 - mass[node] if score == "lac" else before + beyond
+        before += mass[node]
+    return found
+
+
+def nested_set(scores: dict[int, float], t: float) -> set[int]:
+    """The nodes with a score of at most t, and always the first one."""
+    return {node for rank, node in enumerate(scores) if rank == 0 or scores[node] <= t}
+
+
+def leaves_at_or_below(h: SlowHierarchy, nodes: Iterable[int]) -> set[int]:
+    """The leaves of some nodes, all of them for the root."""
+    return {leaf for leaf in h.leaves for node in nodes if node == ROOT or node in h.closure([leaf])}
+
+
+def representations(h: SlowHierarchy, taken: set[int], nodes: int) -> list[set[int]]:
+    """All sets of at most so many nodes, none above another, at or above all that are taken; and the root."""
+    above = sorted(h.closure(taken))
+    found = [{ROOT}]
+    for size in range(1, nodes + 1):
+        for some in map(set, combinations(above, size)):
+            if h.most_specific(some) == some and all(h.closure([node]) & some for node in taken):
+                found.append(some)
+    return found
+
+
+def conformal(h: SlowHierarchy, row: Row, t: float, nodes: int = 1, score: str = "lac", **penalties: Any) -> set[int]:
+    """Climb until the score is above t; or the node with the fewest leaves above a nested set, of equal ones deepest."""
+    if nodes == 1 and score == "lac":
+        q = coherent(h, row)
+        here = best(h.leaves, q)
+        while here and q[min(here)] <= t:
+            here = best(h.parents[min(here)] - {ROOT}, q)
+        return here
+    taken = nested_set(nested_scores(masses(h, row), score, **penalties), t)
+    if not taken:
+        return set()
+    found = representations(h, taken, nodes)
+    return min(found, key=lambda some: (len(leaves_at_or_below(h, some)), len(some), -min(some))) - {ROOT}
+
+
 # Every decision, every truth
 
 
@@ -399,6 +461,8 @@ TWINS: dict[str, Callable[..., set[int]]] = {
     "majority": majority,
     "plurality": plurality,
     "back_off": back_off,
+    "conformal": conformal,
+    "risk_control": risk_control,
 }
 
 # Values of every closed set and every true path.

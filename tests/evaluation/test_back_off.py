@@ -14,7 +14,8 @@ from tests.reference_rules import back_off
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, back_off_table, decide, tune
 from treelabel.evaluation.statistics import binomial_interval
 from treelabel.hierarchy.label_ids import encode
-from treelabel.rules.back_off import FIRST_TEST, NEVER, LeafPaths, last_precise, precise_thresholds
+from treelabel.rules.back_off import NEVER, LeafPaths, precise_thresholds
+from treelabel.rules.risk_bounds import FIRST_TEST, last_precise
 
 H = Hierarchy.from_paths(["A > B", "A > C", "D"])
 SCORES = Scores(H, [[0.9, 0.1, 0.6, 0.3], [0.8, 0.2, 0.3, 0.5], [0.3, 0.7, 0.2, 0.1], [0.6, 0.3, 0.4, 0.2]])

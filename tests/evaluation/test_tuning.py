@@ -149,9 +149,15 @@ def test_truth_comes_in_any_form_and_is_matched_by_ids() -> None:
 
 
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "a rule without numbers": ((TRUTH, SCORES, "best_leaf"), "cannot tune 'best_leaf'; expected macro_f1, micro_f1 or"),
+    "a rule without numbers": (
+        (TRUTH, SCORES, "best_leaf"),
+        "cannot tune 'best_leaf'; expected macro_f1, micro_f1, back_off",
+    ),
     "a rule that is not there": ((TRUTH, SCORES, "xyz"), "cannot tune 'xyz'; expected macro_f1"),
-    "the number itself": ((TRUTH, SCORES, "back_off@0.5"), "back_off@0.5: t is what is to be found; expected a prec"),
+    "the number itself": (
+        (TRUTH, SCORES, "back_off@0.5"),
+        "back_off@0.5: t is what is to be found; expected what it must reach, as in back_off",
+    ),
     "a setting that is not there": ((TRUTH, SCORES, "back_off(preciion=1)"), "did you mean precision"),
     "too few documents": ((TRUTH[:3], SCORES, "macro_f1"), "truth has 3 documents, scores have 4"),
     "no documents": (([], SCORES[:0], "macro_f1"), "there are no validation documents to tune on"),

@@ -8,7 +8,8 @@ import pytest
 from treelabel import RULES, Hierarchy, Scores, TreelabelError, decide
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules import back_off, population, score_rows
-from treelabel.rules.back_off import NEVER, LeafPaths, last_precise, precise_thresholds
+from treelabel.rules.back_off import NEVER, LeafPaths, precise_thresholds
+from treelabel.rules.risk_bounds import last_precise
 from treelabel.rules.decision_columns import seven_digits
 from treelabel.rules.information_f import WeightedRow, can_gain
 from treelabel.rules.registry import COMMON
@@ -20,6 +21,18 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "top_down": {"stop": 0.0},
     "beam": {"width": 5},
     "back_off": {"t": None, "precision": None, "confidence": 0.9},
+    "conformal": {
+        "t": None,
+        "coverage": None,
+        "nodes": 1,
+        "score": "lac",
+        "randomised": False,
+        "group": None,
+        "penalty": 0.01,
+        "k_reg": 5,
+        "seed": 0,
+    },
+    "risk_control": {"t": None, "metric": "recall", "at_least": 0.9, "confidence": None},
     "optimal:icm": {"alpha": 2.0, "beta": 3.0},
     "optimal:hf1": {"count_root": False, "empty": 1.0, "counts": None, "inner": 1.0, "refit": True},
     "optimal:hf_beta": {"beta": 1.0, "count_root": False, "empty": 1.0},

@@ -21,7 +21,8 @@ DAG = Hierarchy.from_edges([("A", "C"), ("B", "C")])
 EIGHTHS = [eighth / 8 for eighth in range(1, 9)]
 
 # What a rule cannot do without.
-NEEDED: dict[str, dict[str, Any]] = {"back_off": {"t": 0.5}, "optimal:cost": {"similarity": "shortest_path"}}
+NEEDED: dict[str, dict[str, Any]] = {name: {"t": 0.5} for name in ("back_off", "conformal", "risk_control")}
+NEEDED["optimal:cost"] = {"similarity": "shortest_path"}
 NEEDS_TREE = [f"optimal:{name}" for name in ("level_accuracy", "onehot_win", "info_hf1", "wu_palmer", "lin")]
 NEEDS_TREE += ["plurality"]
 # What these choose for a document depends on the others.
@@ -69,6 +70,11 @@ def settings_of(draw: st.DrawFn, name: str, drawn: Drawn) -> dict[str, Any]:
             levels = drawn.fast.max_depth
             listed = st.lists(each | st.just(NEVER), min_size=levels, max_size=levels)
             return {"t": draw(each | listed)}
+        case "conformal":
+            score = draw(st.sampled_from(["lac", "aps", "raps"] if drawn.fast.is_tree else ["lac"]))
+            return {"t": draw(st.sampled_from([0.0, *EIGHTHS, 2.0])), "score": score, "penalty": 0.125, "k_reg": 2}
+        case "risk_control":
+            return {"t": draw(st.sampled_from(EIGHTHS))}
     return {}
 
 

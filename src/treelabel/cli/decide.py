@@ -69,10 +69,11 @@ def tune(
     rule: Annotated[
         str,
         typer.Option(
-            help="What to tune: macro_f1 (a threshold for each label), micro_f1 (one for all), or "
-            "back_off(precision=0.95)."
+            help="What to tune: macro_f1 (a threshold for each label), micro_f1 (one for all), "
+            "back_off(precision=0.95), conformal(coverage=0.9) or risk_control(metric=recall, at_least=0.9)."
         ),
     ] = "macro_f1",
+    train: Annotated[Path | None, typer.Option(help="Training file, for risk_control(metric=info_recall).")] = None,
     force: o.ForceOption = False,
     json: o.JsonOption = False,
 ) -> None:
@@ -82,10 +83,15 @@ def tune(
     each label needs many validation documents per label; with few, optimal:macro_f1, which needs none, is often better.
     For back_off, a table shows what each precision costs: how many documents get a label, how many get a leaf, how deep
     the label is, and how often it is right. These figures come from documents that the thresholds were not found on.
+    conformal finds sets of at most so many nodes that cover the true label with a probability; risk_control finds the
+    threshold with a recall or precision, for several labels a text. What they promise holds for documents like these,
+    and was not measured on texts that the model learned from.
 
     \b
     Examples:
       treelabel tune valid.jsonl valid-scores.npz -o tuned.json --rule macro_f1
+      treelabel tune valid.jsonl valid-scores.npz -o sets.json \\
+        --rule "conformal(coverage=0.9, nodes=3, score=aps)"
       treelabel tune valid.jsonl valid-scores.npz -o sure.json \\
         --rule "back_off(precision=0.95)"
       treelabel decide test-scores.npz --rule sure.json -o predictions.jsonl
@@ -94,10 +100,11 @@ def tune(
     from treelabel.evaluation.tuning import tune as find
     from treelabel.scores.score_matrix import Scores
 
-    o.check_output(output, force, scores, truth)
+    o.check_output(output, force, scores, truth, train)
     loaded = Scores.load(scores)
     data = read.read_under(truth, loaded.hierarchy)
-    tuned = find(data, loaded, rule)
+    training = None if train is None else read.read_under(train, loaded.hierarchy)
+    tuned = find(data, loaded, rule, training)
     tuned.save(output)
     table = None
     if tuned.rule == "back_off":
@@ -111,9 +118,26 @@ def tune(
         levels = ", ".join("never" if t > 1 else f"{t:.4f}" for t in tuned.settings["t"])
         typer.echo(f"{output}: back_off; least scores of levels 1, 2, ...: {levels}\n\n{table}")
         return
+    if "promise" in tuned.measured:
+        typer.echo(f"{output}: {_describe_promise(tuned)}")
+        return
     count = tuned.measured["documents"]
     reached = ", ".join(f"{name} {value:.4f}" for name, value in tuned.measured.items() if name != "documents")
     typer.echo(f"{output}: {tuned.rule}; {reached} on the {count:,} documents it was tuned on, likely less on others")
+
+
+def _describe_promise(tuned: Any) -> str:
+    """Say what a rule promises, what was found for it, and what it reached on other documents."""
+    limits = tuned.settings["t"]
+    shown = f"t = {limits:.4g}" if isinstance(limits, float) else f"{len(limits):,} limits, one for each group"
+    known = ("promise", "documents")
+    reached = ", ".join(
+        f"{name} {value:.4g}" for name, value in tuned.measured.items() if name not in known and value is not None
+    )
+    return (
+        f"{tuned.rule}; {shown}\npromised, for documents like these {tuned.measured['documents']:,}: "
+        f"{tuned.measured['promise']}\nmeasured, on documents not used for it: {reached}"
+    )
 
 
 def rules(json: o.JsonOption = False) -> None:

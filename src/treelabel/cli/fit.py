@@ -48,6 +48,10 @@ def fit(
     set: o.SetOption = None,  # noqa: A002
     valid: Annotated[Path | None, typer.Option(help="Data file to calibrate or to stop early on.")] = None,
     max_seconds: Annotated[float | None, typer.Option(help="Stop learning after this time, keeping the best.")] = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(help="Predict nodes that cover the true label with this probability, such as 0.9."),
+    ] = None,
     seed: o.SeedOption = 0,
     report: Annotated[
         Path | None,
@@ -73,6 +77,7 @@ def fit(
     Examples:
       treelabel fit train.csv -o model
       treelabel fit train.csv -o model --preset best
+      treelabel fit train.csv -o model --coverage 0.9
       treelabel fit train.csv -o model --group customer --report report.html
       treelabel fit train.jsonl -o model --taxonomy tax.tsv --set C=1 \\
         --set min_df=2
@@ -113,7 +118,7 @@ def fit(
     data, checked = read.read_with(train, valid)
     if is_first:
         print_serious(train, data, checked)
-    made.fit(data, valid=checked, max_seconds=max_seconds)
+    made.fit(data, valid=checked, max_seconds=max_seconds, coverage=coverage)
     if is_first:
         if made.stopped_ == "interrupt":
             _require_kept(output, keep_unfinished, bool(settings.get("checkpoint_dir")))
@@ -122,7 +127,7 @@ def fit(
     if made.stopped_ == "interrupt":
         raise typer.Exit(INTERRUPTED)
     if report is not None:
-        held_out_report(report, made, data, checked, max_seconds, is_first)
+        held_out_report(report, made, data, checked, max_seconds, is_first, coverage)
 
 
 def _require_kept(output: Path, keep_unfinished: bool, has_checkpoint: bool) -> None:
@@ -172,7 +177,13 @@ def _store(
 
 
 def held_out_report(
-    output: Path, made: "Model", data: "Dataset", valid: "Dataset | None", max_seconds: float | None, write: bool
+    output: Path,
+    made: "Model",
+    data: "Dataset",
+    valid: "Dataset | None",
+    max_seconds: float | None,
+    write: bool,
+    coverage: float | None = None,
 ) -> None:
     """Fit a second model like the first without documents that are held out, and write a report of these.
 
@@ -195,7 +206,7 @@ def held_out_report(
     if "checkpoint_dir" in settings:
         # The checkpoints there are those of the model that learned from all documents.
         settings["checkpoint_dir"] = None
-    second = make_model(made.name, **settings).fit(rest, valid=valid, max_seconds=max_seconds)
+    second = make_model(made.name, **settings).fit(rest, valid=valid, max_seconds=max_seconds, coverage=coverage)
     if not write:
         return
     if second.stopped_ == "interrupt":

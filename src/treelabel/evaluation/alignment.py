@@ -230,6 +230,12 @@ def _known_part(truth: Any, known: Hierarchy) -> LabelMatrix:
     return renumber_columns(known_labels, back, len(known))
 
 
+def has_label(truth: Any, known: Hierarchy) -> BoolArray:
+    """Mark the documents that have a label, be it one that a hierarchy does not know."""
+    marks: BoolArray = row_sizes(label_sets(truth, common_hierarchy(known, truth), "truth")) > 0
+    return marks
+
+
 def validation(truth: Any, scores: Scores) -> tuple[Scores, LabelMatrix]:
     """Return the scores of validation documents in the order of the truth, and the closed truth.
 

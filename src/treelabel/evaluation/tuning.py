@@ -10,26 +10,39 @@ import numpy as np
 from treelabel.core.compute import join_rows, kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, LongArray, ScoreArray
-from treelabel.evaluation.alignment import validation
+from treelabel.evaluation.alignment import has_label, validation
+from treelabel.evaluation.evaluator import make_context
 from treelabel.evaluation.statistics import Interval, binomial_interval
 from treelabel.hierarchy.label_matrices import LabelMatrix, matches
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.registry import METRICS
 from treelabel.rules.back_off import LeafPaths, precise_thresholds
+from treelabel.rules.conformal import USUAL_COVERAGE, ConformalSets
 from treelabel.rules.decisions import TunedRule
 from treelabel.rules.registry import find_rule
+from treelabel.rules.risk_bounds import FOLDS, assign_folds
+from treelabel.rules.risk_control import RiskControl
+from treelabel.rules.set_calibration import calibrate_sets
 from treelabel.rules.threshold import threshold
 from treelabel.scores.score_matrix import Scores
 
-RULES_TO_TUNE = ("macro_f1", "micro_f1", "back_off(precision=0.95)")
+RULES_TO_TUNE = (
+    "macro_f1",
+    "micro_f1",
+    "back_off(precision=0.95)",
+    "conformal(coverage=0.9)",
+    "risk_control(metric=recall, at_least=0.9)",
+)
 
 
-def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> TunedRule:
+def tune(truth: Any, scores: Scores, rule: str = "macro_f1", train_frequencies: Any = None) -> TunedRule:
     """Find the settings of a rule on validation data: thresholds for a metric, or for a required precision.
 
     "macro_f1" finds one threshold per label, "micro_f1" one for all labels; "back_off(precision=0.95)" finds how sure
     one must be on each level so that predicted labels are right that often, and goes up to an ancestor, or predicts
     nothing, where one is not (see `precise_thresholds`). `back_off_table` tells what each precision costs.
+    "conformal(coverage=0.9)" and "risk_control(metric=recall, at_least=0.9)" find the limits by which sets cover the
+    truth that often, or have that recall or precision: docs/guarantees.md tells in which sense.
 
     Parameters
     ----------
@@ -37,6 +50,8 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> TunedRule:
         The labels of the validation documents; those with ids are matched by them.
     rule : str
         What to tune.
+    train_frequencies : Dataset, optional
+        The training data, for risk_control(metric=info_recall).
 
     Returns
     -------
@@ -62,25 +77,70 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1") -> TunedRule:
             t, value = best_threshold(aligned, true)
             name, settings, measured = "threshold", {"t": t}, {"micro_f1": value}
         case _:
-            name, settings, measured = _precise(aligned, true, rule, getattr(truth, "groups", None))
+            name, settings, measured = _promised(truth, aligned, true, rule, train_frequencies)
     return TunedRule(name, settings, aligned.hierarchy.fingerprint, {**measured, "documents": len(aligned)})
 
 
-def _precise(
-    scores: Scores, truth: LabelMatrix, rule: str, groups: Sequence[str] | None
+def _promised(
+    labels: Any, scores: Scores, truth: LabelMatrix, rule: str, training: Any
 ) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Tune back_off; what is measured comes from thresholds of other documents."""
-    asked = find_rule(rule) if rule.startswith("back_off") else None
-    if asked is None or asked.rule.name != "back_off":
+    """Tune a rule that promises something; what is measured comes from limits of other documents."""
+    tuners = {"back_off": _precise, "conformal": _covering, "risk_control": _controlled}
+    name = rule.partition("(")[0].partition("@")[0].strip()
+    asked = find_rule(rule) if name in tuners else None
+    if asked is None:
         raise TreelabelError(f"cannot tune {rule!r}; expected {', '.join(RULES_TO_TUNE[:-1])} or {RULES_TO_TUNE[-1]}")
     if "t" in asked.settings:
-        raise TreelabelError(f"{rule}: t is what is to be found; expected a precision, as in {RULES_TO_TUNE[-1]}")
-    required, confidence = asked.settings.get("precision", 0.95), asked.settings.get("confidence", 0.9)
+        example = next(each for each in RULES_TO_TUNE if each.startswith(name))
+        raise TreelabelError(f"{rule}: t is what is to be found; expected what it must reach, as in {example}")
+    return (name, *tuners[name](labels, scores, truth, dict(asked.settings), training))
+
+
+def _precise(
+    labels: Any, scores: Scores, truth: LabelMatrix, asked: dict[str, Any], _: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tune back_off."""
+    required, confidence = asked.pop("precision", 0.95), asked.pop("confidence", 0.9)
     ways = LeafPaths.of(scores, truth)
     t = precise_thresholds(ways, required, confidence)
-    others = {name: value for name, value in asked.settings.items() if name not in ("precision", "confidence")}
-    measured = back_off_row(ways, required, confidence, groups).to_json() | {"confidence": confidence}
-    return "back_off", {"t": t.tolist(), **others}, measured
+    measured = back_off_row(ways, required, confidence, getattr(labels, "groups", None)).to_json()
+    return {"t": t.tolist(), **asked}, measured | {"confidence": confidence}
+
+
+def _covering(
+    labels: Any, scores: Scores, truth: LabelMatrix, asked: dict[str, Any], _: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tune conformal on the documents that have a label."""
+    coverage, groups = float(asked.setdefault("coverage", USUAL_COVERAGE)), getattr(labels, "groups", None)
+    rows = np.flatnonzero(has_label(labels, scores.hierarchy))
+    if not len(rows):
+        raise TreelabelError("no validation document has a label, so there is nothing to cover")
+    units = None if groups is None else [groups[row] for row in rows.tolist()]
+    t, costs = calibrate_sets(scores[rows], truth[rows], ConformalSets.of(asked), coverage, units)
+    return {"t": t, **asked}, costs.to_json()
+
+
+def _controlled(
+    labels: Any, scores: Scores, truth: LabelMatrix, asked: dict[str, Any], training: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tune risk_control."""
+    control, weights = RiskControl.of(asked), None
+    if control.metric == "info_recall" and training is not None:
+        weights = make_context(scores.hierarchy, training, None).information_weights
+    t = control.find_threshold(scores, truth, weights)
+    fold, reached, sizes = assign_folds(len(scores), getattr(labels, "groups", None)), [], []
+    for index in range(FOLDS):
+        part, others = np.flatnonzero(fold == index), np.flatnonzero(fold != index)
+        try:
+            limit = control.find_threshold(scores[others], truth[others], weights)
+        except TreelabelError:
+            continue
+        values, size = control.measure(scores[part], truth[part], limit, weights)
+        reached.append(values)
+        sizes.append(size)
+    values, size = (np.concatenate([[], *each]) for each in (reached, sizes))
+    measured = {"promise": control.promise, control.metric: float(np.nanmean(values)) if len(values) else None}
+    return {"t": t, **asked}, measured | {"mean labels": float(size.mean()) if len(size) else None}
 
 
 def best_threshold(scores: Scores, truth: LabelMatrix) -> tuple[float, float]:
@@ -173,7 +233,6 @@ def best_cuts(
 
 
 PRECISIONS: Final = (0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
-FOLDS: Final = 5
 
 
 @dataclass(frozen=True)
@@ -272,11 +331,7 @@ def back_off_row(
     -------
     BackOffRow
     """
-    unit = np.arange(ways.documents)
-    if groups is not None:
-        unit = np.unique(np.asarray(groups, dtype=object), return_inverse=True)[1]
-    # Documents often come sorted by their labels, so that folds are drawn.
-    fold = np.random.default_rng(0).permutation(int(unit.max()) + 1)[unit] % FOLDS
+    fold = assign_folds(ways.documents, groups)
     result: list[tuple[Any, ...]] = []
     for index in range(FOLDS):
         try:

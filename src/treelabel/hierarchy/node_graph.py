@@ -116,6 +116,25 @@ class NodeGraph:
         return freeze((np.diff(down.indptr) + 1).astype(np.int32))
 
     @cached_property
+    def leaf_counts(self) -> IntArray:
+        """Count the distinct leaves at or below each node; linear in a tree, in a DAG as long as the answer.
+
+        >>> from treelabel.hierarchy import Hierarchy
+        >>> Hierarchy.from_paths(["A > B", "A > C", "D"]).leaf_counts.tolist()
+        [2, 1, 1, 1]
+        """
+        counts = self.is_leaf.astype(np.int32)
+        if self.is_tree:
+            for depth in range(self.max_depth, 1, -1):
+                level = self.level(depth)
+                np.add.at(counts, self.parent[level], counts[level])
+            return freeze(counts)
+        down = self.descendants(np.arange(len(self)))
+        row = np.repeat(np.arange(len(self)), np.diff(down.indptr))
+        below = np.bincount(row, weights=self.is_leaf[down.indices], minlength=len(self))
+        return freeze(counts + below.astype(np.int32))
+
+    @cached_property
     def shortest_depth(self) -> IntArray:
         """Edges of the shortest way from the root; in a tree the same as `depth`."""
         return self.depth if self.is_tree else freeze(ancestry.shortest_depths(*self.parent_graph))
@@ -302,3 +321,21 @@ class NodeGraph:
     def most_specific(self, labels: Any) -> LabelMatrix:
         """Drop from each row the labels that are ancestors of another label of the row."""
         return map_rows(label_matrices.keep_most_specific, self.parent_graph, as_labels(labels, len(self)))
+
+    def count_leaves(self, labels: Any) -> LongArray:
+        """Count the distinct leaves at or below the labels of each row, none of which is an ancestor of another.
+
+        In a tree linear in the labels, in a DAG as long as what is below them.
+
+        >>> from treelabel.hierarchy import Hierarchy
+        >>> h = Hierarchy.from_paths(["A > B", "A > C", "D"])
+        >>> h.count_leaves([[1, 0, 0, 0], [0, 1, 0, 1], [0, 0, 0, 0]]).tolist()
+        [2, 2, 0]
+        """
+        rows = as_labels(labels, len(self))
+        if not self.is_tree:
+            ptr, idx = self.child_graph
+            rows = map_rows(label_matrices.reach, (ptr[1:], idx), rows)
+        counts = self.leaf_counts if self.is_tree else self.is_leaf
+        row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        return np.bincount(row, weights=counts[rows.indices], minlength=rows.shape[0]).astype(np.int64)

@@ -12,8 +12,8 @@ STEPS = 100
 THRESHOLDS: DoubleArray = np.arange(1, STEPS + 1) / STEPS
 
 
-def _weight_reached(rows: LongArray, scores: ScoreArray, weights: DoubleArray, documents: int) -> DoubleArray:
-    """The weight of the nodes with a score of at least each threshold, by document."""
+def weight_reached(rows: LongArray, scores: ScoreArray, weights: DoubleArray, documents: int) -> DoubleArray:
+    """Sum the weights of the nodes with a score of at least each threshold: shape (documents, thresholds)."""
     # Compared in the precision of the scores: 0.1 reaches 0.1.
     passed = np.searchsorted(THRESHOLDS.astype(scores.dtype), scores, side="right")
     by_step = np.bincount(rows * (STEPS + 1) + passed, weights=weights, minlength=documents * (STEPS + 1))
@@ -29,9 +29,9 @@ def _points(batch: Batch, weights: DoubleArray) -> Parts:
     the thresholds.
     """
     scores, truth = batch.coherent_scores.csr(), batch.closed_truth
-    predicted = _weight_reached(row_numbers(scores), scores.data, weights[scores.indices], len(batch))
+    predicted = weight_reached(row_numbers(scores), scores.data, weights[scores.indices], len(batch))
     of_truth = batch.coherent_scores.look_up(truth)
-    shared = _weight_reached(row_numbers(truth), of_truth, weights[truth.indices], len(batch))
+    shared = weight_reached(row_numbers(truth), of_truth, weights[truth.indices], len(batch))
     whole = sum_rows(truth, weights[truth.indices])[:, None]
     known = whole > 0
     # Nothing predicted yet is the start of the curve, where precision is 1.

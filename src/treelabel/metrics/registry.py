@@ -9,10 +9,15 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import Registry, did_you_mean, read_settings, split_settings, with_settings
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
-from treelabel.metrics import curves, label_counts, overlap, probabilities, ranking, single_label
+from treelabel.metrics import curves, label_counts, overlap, probabilities, ranking, sets, single_label
 from treelabel.metrics.batch import Batch
 from treelabel.metrics.metric import COHERENT, SKIP_EMPTY, ZERO_EMPTY, ZEROS, Metric, Need
 
+# What sets of nodes and climbing are taken from.
+M, G = (
+    "Conformal prediction in hierarchical classification with constrained representation complexity",
+    "Hierarchical selective classification",
+)
 R, R0, W, T, I = (  # noqa: E741  the papers' letters, as the documentation uses them
     "Revisiting hierarchical text classification: inference and metrics",
     "Revisiting hierarchical text classification: inference and metrics (submission)",
@@ -71,6 +76,11 @@ _ICM_NOTE = (
     "optimal:icm takes alpha and beta, too. Two empty sets have 0."
 )
 
+_COVERS = (
+    "Of the most specific predicted labels; nothing predicted is the root, which covers every document and has all "
+    "leaves. A document is covered if one of the nodes is true. Documents without true labels do not count."
+)
+
 # Options that rows share; a row with `parts` has a value of their sums, others have one value per document.
 
 _Options = dict[str, Any]
@@ -98,6 +108,8 @@ _CALIBRATION: _Options = {"parts": probabilities.calibration_bins}
 _BRIER: _Options = {"parts": probabilities.brier_sums}
 _LOG_LOSS: _Options = {"parts": probabilities.log_loss_sums, "note": _BINARY}
 _COVERAGE: _Options = {"parts": probabilities.coverage_bins}
+_SETS: _Options = {"note": _COVERS}
+_CLIMB: _Options = {"parts": sets.climbing_points}
 _K: _Options = {"parameter": "k", "default": 5.0, "switches": (ZEROS,), "note": _NOT_RANKED}
 _K_ZERO: _Options = {**_K, "switches": (ZERO_EMPTY, ZEROS), "note": f"{_COUNTS_EMPTY} {_NOT_RANKED}"}
 _K_SKIP: _Options = {**_K, "switches": (SKIP_EMPTY, ZEROS), "note": f"{_SKIPS} {_NOT_RANKED}"}
@@ -192,7 +204,18 @@ _OF_SCORES = _rows(
     ("binned_macro_f1@k", ranking.binned_macro_f1_at_k, "macro F1 by frequency", T, "frequencies", _K_LABELS),
 )
 
-METRICS: Registry[Metric] = Registry("metric", (*_OF_DECISIONS, *_OF_SCORES))
+_OF_SETS = (
+    *_rows(
+        "decisions",
+        ("set_coverage", sets.set_coverage, "share of documents that the predicted nodes cover", M, _SETS),
+        ("set_size", sets.set_size, "leaves at or below the predicted nodes", M, _SETS, _LOW),
+        ("set_nodes", sets.set_nodes, "most specific predicted nodes", M, _SETS, _LOW),
+        ("set_depth", sets.set_depth, "mean depth of the predicted nodes", M, _SETS),
+    ),
+    *_rows("scores", ("haurc", sets.haurc, "area under risk over information kept, climbing", G, "tree", _CLIMB, _LOW)),
+)
+
+METRICS: Registry[Metric] = Registry("metric", (*_OF_DECISIONS, *_OF_SCORES, *_OF_SETS))
 
 
 def find_metric(name: str) -> Metric:

@@ -24,11 +24,13 @@ from treelabel.models.model_inputs import (
 from treelabel.models.persistence.store import save_model
 from treelabel.models.prediction import Predictor
 from treelabel.models.profile import Profile
+from treelabel.rules.risk_bounds import require_share
 from treelabel.selection.evidence import (
     HeldOut,
     SettingTrial,
     Stage,
     TuningTrial,
+    cover_by_evidence,
     decide_by_evidence,
     documents_to_judge,
     irregular_documents,
@@ -73,6 +75,7 @@ class Model(Predictor):
         sample_weight: Any = None,
         groups: Any = None,
         classes: Any = None,
+        coverage: float | None = None,
     ) -> Self:
         """Fit to a Dataset, or to texts with labels; without a hierarchy, it is made of the labels ("A > B" is a path).
 
@@ -106,6 +109,9 @@ class Model(Predictor):
         classes : sequence of str
             The label of each column of an indicator matrix, such as `MultiLabelBinarizer.classes_`. Without a
             hierarchy, it is made of these.
+        coverage
+            The probability with which predictions are to cover the true label: the default rule is then calibrated on
+            held-out documents, and `evidence_.guarantee` says what it promises (docs/guarantees.md).
 
         Returns
         -------
@@ -113,6 +119,8 @@ class Model(Predictor):
             The model itself.
         """
         self.require_settings()
+        if coverage is not None:
+            require_share(coverage, "coverage")
         # What could not be loaded is not learned.
         self.check_settings(self.storable_settings())
         if max_seconds is not None:
@@ -129,7 +137,7 @@ class Model(Predictor):
         self.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
         self.stopped_ = None
         self.reading_ = reading_of(data)
-        self._record_evidence(train, self._fit(train))
+        self._record_evidence(train, self._fit(train), coverage)
         self.stopped_ = stop.reason
         return self
 
@@ -146,9 +154,11 @@ class Model(Predictor):
             raise TreelabelError("no document has a label, so there is nothing to learn")
         return train
 
-    def _record_evidence(self, train: Training, held: HeldOut | None) -> None:
+    def _record_evidence(self, train: Training, held: HeldOut | None, coverage: float | None) -> None:
         """Choose the default rule by held-out documents, and keep what these and the training documents are like."""
         self.rule_, evidence = decide_by_evidence(train.hierarchy, train.labels, held, self._trials())
+        if coverage is not None:
+            self.rule_, evidence = cover_by_evidence(train.hierarchy, train.labels, held, evidence, coverage)
         self.evidence_ = replace(evidence, stages=tuple(self._stages()), tuning=self._tuning())
         judged = documents_to_judge(train.hierarchy, train.labels, held)
         self.profile_ = Profile.of(train, judged, self.default_rule, self._known_words(), getattr(self, "min_df", 1))
@@ -246,7 +256,8 @@ class Model(Predictor):
     def _refit(self, train: Training, before: int) -> Self:
         """Return a model of the same kind that was fitted to documents, the first `before` of which this one knows."""
         made = type(self)(**(self.get_params(deep=False) | self._chosen_settings() | {"hierarchy": None}))
-        return made.fit(train, progress=train.progress)
+        promised = self.evidence_.guarantee
+        return made.fit(train, progress=train.progress, coverage=None if promised is None else promised.coverage)
 
     def _chosen_settings(self) -> dict[str, Any]:
         """Return the settings that learning chose and that another fit takes over."""

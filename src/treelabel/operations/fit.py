@@ -169,6 +169,7 @@ def fit(
     groups: Any = None,
     progress: bool | None = None,
     max_seconds: float | None = None,
+    coverage: float | None = None,
     **settings: Any,
 ) -> Model:
     """Fit a model to a data frame, to texts with labels, or to a Dataset.
@@ -201,7 +202,7 @@ def fit(
         Documents to stop early or to calibrate on: a frame with the same columns, or a Dataset.
     sample_weight, groups
         One value per document, or the name of a column of the frame.
-    progress, max_seconds
+    progress, max_seconds, coverage
         As for `Model.fit`.
     **settings
         Settings of the model.
@@ -217,7 +218,7 @@ def fit(
     """
     _refuse_wrong_arguments(data, settings)
     made = choose_model(model, preset, settings)
-    options = {"valid": valid, "progress": progress, "max_seconds": max_seconds}
+    options = {"valid": valid, "progress": progress, "max_seconds": max_seconds, "coverage": coverage}
     if is_frame(data):
         frame = Frame.of(data)
         options |= {"sample_weight": _column(frame, sample_weight), "groups": _column(frame, groups)}

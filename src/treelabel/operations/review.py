@@ -2,7 +2,7 @@
 
 A prediction is accepted if the model is confident enough of it. How confident that is, is measured on the documents
 that were held out of training, if there were any: thresholds of a fixed grid are tested from the highest down, and the
-lowest one that passes has the required precision with a confidence of 90% (see `rules.precise.last_precise`): of 100
+lowest one that passes has the required precision with a confidence of 90% (see `rules.risk_bounds.last_precise`): of 100
 models, ten may miss it. Without held-out documents, the surest predictions are accepted as long as the mean of their
 probabilities promises the precision.
 
@@ -25,7 +25,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import sparse, special
+from scipy import sparse
 
 from treelabel.core.bounded_memory import BLOCK_SCORES
 from treelabel.core.errors import TreelabelError
@@ -36,16 +36,14 @@ from treelabel.hierarchy.label_matrices import LabelMatrix, matches, row_numbers
 from treelabel.models.base import Model
 from treelabel.models.model_inputs import texts_of
 from treelabel.models.profile import Profile, label_confidence
-from treelabel.rules.back_off import last_precise
 from treelabel.rules.decisions import TunedRule, decide
+from treelabel.rules.risk_bounds import GRID, last_precise
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import FEWEST_HELD_OUT
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Tfidf
 
 CONFIDENCE = 0.9
-# Thresholds that are tested: fixed beforehand, and close to each other near 1, where predictions crowd.
-GRID: DoubleArray = special.expit(np.linspace(10, -10, 201))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ What is promised with a confidence is promised of the thresholds that were chose
 on (learn then test: Angelopoulos et al., 2021).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -21,6 +20,7 @@ from treelabel.core.compute import kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import BoolArray, DoubleArray, IntArray, LongArray, ScoreArray
 from treelabel.hierarchy.label_matrices import LabelMatrix, from_sizes, matches, row_numbers
+from treelabel.rules.risk_bounds import last_precise
 from treelabel.rules.score_rows import ScoreRows, over_scores, single_labels
 from treelabel.scores.score_matrix import Scores
 
@@ -172,8 +172,6 @@ def climb(
 
 # Precisions, from 1 to the required one, that are tried on every level.
 STEPS: Final = 41
-# How many times the fewest documents that can show a precision a sequence of tests begins with.
-FIRST_TEST: Final = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,56 +279,6 @@ def _not_reached(ways: LeafPaths, precision: float, confidence: str) -> str:
         f"no thresholds reach a precision of {precision:g}{confidence} on {ways.documents:,} validation documents; ask "
         "for less, or give more documents"
     )
-
-
-def last_precise(
-    hits: Sequence[int] | LongArray, tries: Sequence[int] | LongArray, precision: float, confidence: float
-) -> int:
-    """Find the last of a sequence of candidates, from strict to lenient, that has a precision with a confidence.
-
-    Each is tested by an exact binomial test, and the next one at the level that is left while tests pass, so that all
-    that pass have the precision but for a probability of 1 - confidence: a fixed sequence. One mistake among the first
-    few documents would end it, so that the level is divided between several starts (the fallback procedure, Wiens,
-    2003): the first candidate with FIRST_TEST times the fewest documents that can pass, that with twice as many, and so
-    on. Only the numbers of documents may decide what the candidates and the starts are.
-
-    Parameters
-    ----------
-    hits, tries
-        How many documents each candidate predicts right, and how many it predicts at all.
-    precision
-        The required share of right ones.
-    confidence
-        Above 0 and below 1.
-
-    Returns
-    -------
-    int
-        Its index; -1 if none passes.
-
-    >>> last_precise([70, 139, 150], [70, 140, 180], 0.95, 0.9), last_precise([20], [20], 0.95, 0.9)
-    (1, -1)
-    """
-    # It takes as long to load as thousands of decisions.
-    from scipy import special
-
-    right, count = np.asarray(hits, np.int64), np.asarray(tries, np.int64)
-    most = int(count.max(initial=0))
-    if precision >= 1 or not most:
-        return -1
-    size, starts = FIRST_TEST * math.log(1 - confidence) / math.log(precision), []
-    while size <= most:
-        starts.append(int(np.argmax(count >= size)))
-        size *= 2
-    p_values = special.betainc(np.maximum(right, 1), count - right + 1, precision)
-    result, level = -1, 0.0
-    for index in range(len(count)):
-        level += starts.count(index) * (1 - confidence) / max(1, len(starts))
-        if right[index] and p_values[index] <= level:
-            result = index
-        else:
-            level = 0.0
-    return result
 
 
 def _candidates(ways: LeafPaths, precisions: npt.ArrayLike, is_shrunk: bool) -> list[DoubleArray]:

@@ -18,7 +18,17 @@ from treelabel.core.validation import LARGEST
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.hierarchy.labelled_texts import Regime, usual_regime
-from treelabel.rules import back_off, expected_f, hierarchical_f, information_f, population, single_path, threshold
+from treelabel.rules import (
+    back_off,
+    conformal,
+    expected_f,
+    hierarchical_f,
+    information_f,
+    population,
+    risk_control,
+    single_path,
+    threshold,
+)
 from treelabel.rules import optimal_nodes as nodes
 
 # Settings that are not the user's to write: they come from training data.
@@ -113,6 +123,8 @@ def _setting_text(value: Any) -> str:
 # What top labels lack of 1 is the probability that nothing is true.
 _PATH, _PATH_OR_NONE = "one true path", "one true path, or none: what top labels lack of 1"
 _ANY, _COINS, _COUNTS = "any truth", "independent labels", "many documents"
+_CONFORMAL = "deep nodes that cover the true label with a given probability; see tune"
+_CONTROL = "nodes by the threshold that has a given recall or precision; see tune"
 _PER_LEVEL = "the node with the largest score at each depth, on one path or not"
 _HF1 = "the labels, as many as raise the expected hierarchical F1; counts: see samples_f1"
 _LEVELS = "the path with the largest sum of scores, by level"
@@ -141,6 +153,9 @@ _ROWS = (
     Rule("majority", "the deepest node with a score above 1/2", single_path.majority),
     Rule("plurality", "the deepest node likelier than all that exclude it", single_path.plurality),
     Rule("back_off", "up from the best leaf until the score is at least t; see tune", back_off.back_off, "t"),
+    # With a guarantee
+    Rule("conformal", _CONFORMAL, conformal.conformal, "coverage"),
+    Rule("risk_control", _CONTROL, risk_control.risk_control, "at_least"),
     # Optimal for a metric of single documents
     _best("hamming", threshold.hamming, "scores above 1/2", _ANY),
     # In a tree the edges between two paths are the nodes that only one has, as for Hamming loss.
@@ -230,7 +245,7 @@ def _main_setting(row: Rule, name: str, number: str, text: str) -> dict[str, flo
 
 
 # Settings without a default that are numbers all the same.
-_NUMBERS = ("t", "precision", "unknown", "counts")
+_NUMBERS = ("t", "precision", "coverage", "confidence", "unknown", "counts")
 
 
 def _is_allowed(text: str, row: Rule, key: str, value: Any) -> bool:

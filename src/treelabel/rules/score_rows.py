@@ -42,15 +42,20 @@ def over_scores(scores: "Scores", work: Work[Part], least: int = 256) -> list[Pa
 
     Fewer than `least` documents are not worth a thread.
     """
+    return over_numbered_scores(scores, lambda rows, first: work(rows), least)
+
+
+def over_numbered_scores(scores: "Scores", work: Callable[[ScoreRows, int], Part], least: int = 256) -> list[Part]:
+    """Call `work` as `over_scores` does, with the number of the first document of each part."""
     if scores.is_sparse:
         rows = *rows_of(scores.values), scores.values.data
-        return over_rows(lambda *span: work(ScoreRows(*rows, *span)), len(scores), least)
+        return over_rows(lambda start, stop: work(ScoreRows(*rows, start, stop), start), len(scores), least)
     step = max(1, BLOCK // max(1, len(scores.hierarchy)))
 
     def blocks(start: int, stop: int) -> list[Part]:
         # An empty range of documents is one empty block, so that there is always a part to join.
         lows = range(start, max(stop, start + 1), step)
-        return [work(dense_rows(scores.values, low, min(low + step, stop))) for low in lows]
+        return [work(dense_rows(scores.values, low, min(low + step, stop)), low) for low in lows]
 
     return [part for parts in over_rows(blocks, len(scores), min(least, step)) for part in parts]
 

@@ -4,7 +4,7 @@ The default rule is the simplest one that no other beats on held-out documents.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from treelabel.rules.decisions import decide
 from treelabel.rules.path_counts import fit_counts
 from treelabel.rules.registry import DEFAULT_RULES, describe_rule
 from treelabel.scores.score_matrix import Scores
+from treelabel.selection.guarantee import Guarantee, promise_coverage
 from treelabel.selection.training import Training
 
 # With fewer held-out documents nothing is concluded from them.
@@ -151,6 +152,8 @@ class Evidence(JsonRecord):
         How many held-out documents had no label, and were not judged.
     tuning : TuningTrial or None
         What tuning the encoder was worth, where that was tried.
+    guarantee : Guarantee or None
+        What the rule promises, where a coverage was asked for.
     """
 
     documents: Count = 0
@@ -160,6 +163,7 @@ class Evidence(JsonRecord):
     most_frequent: RuleTrial | None = None
     unlabelled: Count = 0
     tuning: TuningTrial | None = None
+    guarantee: Guarantee | None = None
 
     def result_of(self, rule: str) -> RuleTrial | None:
         """Return the result of a rule, if it was tried."""
@@ -222,8 +226,38 @@ class Evidence(JsonRecord):
                 for trial in self.trials
             )
             parts.append(f"tried (log loss of a sample): {tried}")
-        parts += [] if self.tuning is None else [str(self.tuning)]
+        parts += [str(each) for each in (self.tuning, self.guarantee) if each is not None]
         return "; ".join(parts)
+
+
+def cover_by_evidence(
+    hierarchy: Hierarchy, labels: LabelMatrix, held: HeldOut | None, evidence: Evidence, coverage: float
+) -> tuple[str, Evidence]:
+    """Replace the rule of a model that has learned by one that covers the truth: see `promise_coverage`.
+
+    Parameters
+    ----------
+    labels : csr_array of shape (documents, nodes)
+        The labels of training documents.
+    held : HeldOut or None
+        Held-out documents.
+    evidence : Evidence
+        What is known already.
+    coverage : float
+        Above 0 and below 1.
+
+    Returns
+    -------
+    (str, Evidence)
+        The rule, and the evidence with what it promises and reaches.
+    """
+    held = documents_to_judge(hierarchy, labels, held)
+    known = (None, None) if held is None else (held.scores, held.labels)
+    rule, guarantee = promise_coverage(hierarchy, labels, *known, coverage)
+    assert held is not None
+    some = held.sample()
+    tried = choose_rule(some.scores, some.labels, (rule,), None if some.groups is None else some.groups.tolist())
+    return rule, replace(evidence, rules=(*evidence.rules, *tried.tried), guarantee=guarantee)
 
 
 def decide_by_evidence(
