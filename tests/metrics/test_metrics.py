@@ -137,6 +137,9 @@ def test_a_metric_equals_its_twin_in_every_form_of_input(name: str, data: st.Dat
     expected = expected_values(spelled, case)
     result = judged(found, spelled)
     assert_same(result.values, expected)
+    if METRICS[name].is_share:
+        values = np.array([*result.values.values(), *result.documents.get(find_metric(spelled).name, ())])
+        assert ((values >= -1e-12) & (values <= 1 + 1e-12) | np.isnan(values)).all()
     lists = judged(found, spelled, truth=found.names(case.truth), decisions=found.names(case.decisions))
     dense = judged(
         found,

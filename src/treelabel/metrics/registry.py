@@ -121,6 +121,7 @@ _ICM_NOTE = (
 
 _Options = dict[str, Any]
 _LOW: _Options = {"higher_is_better": False}
+_ANY: _Options = {"is_share": False}
 _COUNTS: _Options = {"parts": label_counts.label_counts}
 _SETS: _Options = {"switches": (GIVEN,)}
 _MICRO: _Options = {**_COUNTS, **_SETS, "note": _COUNTED}
@@ -135,11 +136,12 @@ _ICM: _Options = {"numbers": (("alpha", 2.0), ("alpha_2", 2.0), ("beta", 3.0)), 
 _ICM_SUMS: _Options = {"parts": overlap.icm_sums}
 _ONE: Need = "single label"
 _JIANG_CONRATH, _CROSS_ENTROPY = "information not shared (a distance)", "-ln p of the true node of each depth"
-_LEVELS: _Options = {"parts": single_label.level_matches}
+_LEVELS: _Options = {"parts": single_label.level_matches, "is_share": True}
 _PAIRS: _Options = {"note": _SINGLE}
 _RAISE: _Options = {"switches": (COHERENT,), "note": _RAISED}
 _POINTS: _Options = {"parts": curves.hierarchical_points}
 _BIT_POINTS: _Options = {"parts": curves.information_points}
+_CLASSES: _Options = {**_ANY, "note": _ONE_CLASS}
 _DEPTHS: _Options = {"parts": probabilities.cross_entropy_sums, "note": _ONE_CLASS}
 _CALIBRATION: _Options = {"parts": probabilities.calibration_bins}
 _BRIER: _Options = {"parts": probabilities.brier_sums}
@@ -152,7 +154,7 @@ _RANKED: _Options = {"switches": (COUNT_EMPTY,), "note": _TIES}
 _FIRST: _Options = {"switches": (COUNT_EMPTY,), "note": _TOP}
 _AVERAGE = "precision at each true label, averaged"
 _PAIR_BINS: _Options = {"parts": label_ranking.score_bins, "note": _HALVES}
-_ARGMAX: _Options = {"parts": label_ranking.argmax_matches}
+_ARGMAX: _Options = {"parts": label_ranking.argmax_matches, "is_share": True}
 _WIN: _Options = {"switches": (WIN_ROOT,)}
 _LOG_WIN: _Options = {"switches": (LOG_WIN_ROOT,)}
 _DISTANCES: _Options = {"numbers": (("max_distance", 5.0),), "note": _PAIRED}
@@ -174,6 +176,7 @@ def _rows(need: Need, *rows: tuple[Any, ...]) -> tuple[Metric, ...]:
         needs: frozenset[Any] = frozenset((need, *(each for each in more if isinstance(each, str))))
         options = {key: value for each in more if isinstance(each, dict) for key, value in each.items()}
         options["value" if "parts" in options else "documents"] = function
+        options.setdefault("is_share", "parts" not in options)
         metrics.append(Metric(name, help_text, paper, needs, **options))
     return tuple(metrics)
 
@@ -213,19 +216,19 @@ _OF_DECISIONS = _rows(
     ("info_hp", overlap.info_hp, "hierarchical precision in bits", R, "frequencies", _AGREE),
     ("info_hr", overlap.info_hr, "hierarchical recall in bits", R, "frequencies", _AGREE),
     ("info_hf1", overlap.info_hf1, "hierarchical F1 in bits", R, "frequencies", _AGREE),
-    ("icm", overlap.icm, "information contrast of prediction and truth, in bits", I, "frequencies", _ICM),
+    ("icm", overlap.icm, "information contrast of prediction and truth, in bits", I, "frequencies", _ICM, _ANY),
     ("icm_norm", overlap.icm_norm, "information contrast scaled to [0, 1]", I, "frequencies", _ICM, _ICM_SUMS),
     ("propensity_f1", overlap.propensity_f1, "F1 with rare labels weighing more", I, "frequencies"),
-    ("shortest_path", overlap.shortest_path, "edges between prediction and truth", R0, _LOW, {"note": _SEVERAL}),
+    ("shortest_path", overlap.shortest_path, "edges between prediction and truth", R0, _LOW, {"note": _SEVERAL}, _ANY),
     # Of distances between labels, any number of them
-    ("shortest_path_sum", label_pairs.shortest_path_sum, "edges between all labels", R0, _LOW, {"note": _SUMMED}),
+    ("shortest_path_sum", label_pairs.shortest_path_sum, "edges between all labels", R0, _LOW, {"note": _SUMMED}, _ANY),
     ("mgia", label_pairs.mgia, "accuracy by the cheapest pairing of labels", K, _DISTANCES),
     ("lca_precision", common_ancestors.lca_precision, "precision up to common ancestors", K, "tree", _MEETING),
     ("lca_recall", common_ancestors.lca_recall, "recall up to common ancestors", K, "tree", _MEETING),
     ("lca_f1", common_ancestors.lca_f1, "F1 up to common ancestors", K, "tree", _MEETING),
     ("distance_precision", label_pairs.distance_precision, "precision with near misses", L, _CONTRIBUTIONS),
     ("distance_recall", label_pairs.distance_recall, "recall with near misses", L, _CONTRIBUTIONS),
-    ("kernel_distance", label_pairs.kernel_distance, "distance of sums of label vectors", B, _LOW, _VECTORS),
+    ("kernel_distance", label_pairs.kernel_distance, "distance of sums of label vectors", B, _LOW, _VECTORS, _ANY),
     # Of single labels
     ("leaf_accuracy", single_label.leaf_accuracy, "share of right most specific labels", R, _ONE, _PAIRS),
     ("level_accuracy", single_label.level_accuracy, "accuracy by depth, on closed sets", R, _LEVELS, _SETS),
@@ -234,10 +237,10 @@ _OF_DECISIONS = _rows(
     ("finest_accuracy", single_label.leaf_accuracy, "share of right most specific labels", W, _ONE, _PAIRS),
     ("onehot_win", single_label.onehot_win, "hierarchical win of the chosen leaf", W, _ONE, "tree", _WIN),
     ("wu_palmer", single_label.wu_palmer, "similarity by depth of the common ancestor", I, _ONE, _PAIRS),
-    ("leacock_chodorow", single_label.leacock_chodorow, "similarity by path length", I, _ONE, _PAIRS),
-    ("resnik", single_label.resnik, "information of the common ancestor", I, _ONE, "frequencies", _PAIRS),
+    ("leacock_chodorow", single_label.leacock_chodorow, "similarity by path length", I, _ONE, _PAIRS, _ANY),
+    ("resnik", single_label.resnik, "information of the common ancestor", I, _ONE, "frequencies", _PAIRS, _ANY),
     ("lin", single_label.lin, "shared information among all", I, _ONE, "frequencies", _PAIRS),
-    ("jiang_conrath", single_label.jiang_conrath, _JIANG_CONRATH, I, _ONE, "frequencies", _PAIRS, _LOW),
+    ("jiang_conrath", single_label.jiang_conrath, _JIANG_CONRATH, I, _ONE, "frequencies", _PAIRS, _LOW, _ANY),
 )
 
 _OF_SCORES = _rows(
@@ -247,8 +250,8 @@ _OF_SCORES = _rows(
     ("best_hf1", curves.best_f1, "hierarchical F1 at the best threshold", R, _RAISE, _POINTS),
     ("best_info_hf1", curves.best_f1, "the same in bits", R, "frequencies", _RAISE, _BIT_POINTS),
     ("softmax_win", probabilities.softmax_win, "hierarchical win of the scores", W, _ONE, "tree", _WIN),
-    ("neg_log_win", probabilities.neg_log_win, "-ln of the hierarchical win", W, _ONE, "tree", _LOW, _LOG_WIN),
-    ("cross_entropy", probabilities.cross_entropy, "-ln p of the true label", W, _ONE, _LOW, {"note": _ONE_CLASS}),
+    ("neg_log_win", probabilities.neg_log_win, "-ln of the hierarchical win", W, _ONE, "tree", _LOW, _LOG_WIN, _ANY),
+    ("cross_entropy", probabilities.cross_entropy, "-ln p of the true label", W, _ONE, _LOW, _CLASSES),
     ("cross_entropy_by_depth", probabilities.cross_entropy_by_depth, _CROSS_ENTROPY, W, _ONE, "tree", _DEPTHS, _LOW),
     ("ece", probabilities.ece, "calibration error of the best leaf, and by level", R, _CALIBRATION, _LOW),
     ("brier", probabilities.group_means, "squared error of leaf scores, by level", R, _BRIER, _LOW),
@@ -257,7 +260,7 @@ _OF_SCORES = _rows(
     # Of the whole ranking
     ("ranking_loss", label_ranking.ranking_loss, "share of true labels below false ones", Z, _LOW, _RANKED),
     ("one_error", label_ranking.one_error, "share of documents whose best label is wrong", Z, _LOW, _FIRST),
-    ("coverage_error", label_ranking.coverage_error, "rank of the last true label", Z, _LOW, _RANKED),
+    ("coverage_error", label_ranking.coverage_error, "rank of the last true label", Z, _LOW, _RANKED, _ANY),
     ("label_ranking_average_precision", label_ranking.label_ranking_average_precision, _AVERAGE, Z, _RANKED),
     ("instance_auc", label_ranking.instance_auc, "area under the ROC curve of each document", Z, {"note": _HALVES}),
     ("micro_auc", label_ranking.micro_auc, "area under the ROC curve of all labels", Z, _PAIR_BINS),
@@ -267,7 +270,7 @@ _OF_SCORES = _rows(
     ("recall@k", ranking.recall_at_k, "hits among the k best / true labels", T, _K_SKIP),
     ("ndcg@k", ranking.ndcg_at_k, "discounted gain of the k best", T, _K_SKIP),
     ("psp@k", ranking.psp_at_k, "propensity-scored precision", T, "frequencies", _K, {"parts": ranking.psp_sums}),
-    ("psp_printed@k", ranking.psp_printed_at_k, "the same as printed in the paper", T, "frequencies", _K),
+    ("psp_printed@k", ranking.psp_printed_at_k, "the same as printed in the paper", T, "frequencies", _K, _ANY),
     ("psndcg@k", ranking.psndcg_at_k, "propensity-scored nDCG", J, "frequencies", _K, {"parts": ranking.psndcg_sums}),
     ("micro_f1@k", label_counts.micro_f1, "micro F1 of the k best", T, _K_COUNTS),
     ("macro_f1@k", label_counts.macro_f1, "macro F1 of the k best", T, _K_LABELS),
