@@ -147,6 +147,32 @@ def flat_metrics(documents: int, labels: int) -> list[Claim]:
     ]
 
 
+# Distances and whole rankings beside older metrics
+
+
+def later_metrics(documents: int, labels: int) -> list[Claim]:
+    """Measure metrics of distances between labels beside hF1 and ICM, and of whole rankings beside hF1-AUC."""
+    h = random_tree(labels, depth=4)
+    truth, predicted = random_sets(documents, labels)
+    claims = []
+    for name in ("shortest_path_sum", "mgia", "lca_f1", "distance_precision", "kernel_distance", "hamming_annotated"):
+        names = [name], ["hf1", "icm"]
+        calls = [partial(evaluate, truth, predicted, hierarchy=h, metrics=each, keep_documents=False) for each in names]
+        for call in calls:
+            call()
+        ours, _, older, _ = taking_turns(3, *calls)
+        what = f"{name}, {documents:,} x {labels:,}"
+        claims.append(Claim(what, seconds(ours), f"hf1 and icm {seconds(older)}", older / ours))
+    scores, paths = path_scores(documents // 50, 1186)
+    for name in ("label_ranking_average_precision", "micro_auc", "argmax_level_accuracy"):
+        judge, curve = (partial(evaluate, paths, scores=scores, metrics=[each]) for each in (name, "hf1_auc"))
+        judge()
+        ours, _, older, _ = taking_turns(3, judge, curve)
+        what = f"{name}, {documents // 50:,} x 1,186"
+        claims.append(Claim(what, seconds(ours), f"hf1_auc {seconds(older)}", older / ours))
+    return claims
+
+
 # ICM against PyEvALL
 
 PYEVALL = """
@@ -376,6 +402,7 @@ def main() -> int:
         *curves(2003 // part, 1186, 2 if quick else 10),
         *set_metrics(100_000 // part, 10_000 // part),
         *flat_metrics(100_000 // part, 10_000 // part),
+        *later_metrics(100_000 // part, 10_000 // part),
         *contrast(100 // part, 10_000 // part),
         *k_best(100_000 // part, 1_000_000 // part),
         *first_call(),

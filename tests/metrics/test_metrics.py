@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from tests.reference import matrix_of
-from tests.reference_metrics import REFERENCE, Case
+from tests.reference_distances import LATER
+from tests.reference_metrics import REFERENCE as EARLIER
+from tests.reference_metrics import Case
 from tests.strategies import Drawn, dags, examples, label_rows, trees
 from treelabel import Dataset, Evaluator, Hierarchy, Scores, TreelabelError, evaluate
 from treelabel.evaluation.result import Result
@@ -21,6 +23,7 @@ from treelabel.metrics.overlap import with_root
 from treelabel.metrics.registry import needs_decisions
 from treelabel.metrics.shared_formulas import f_beta
 
+REFERENCE = EARLIER | LATER
 NUMBERS: dict[str, list[float]] = {"k": [1, 2, 3, 5, 8, 40], "beta": [0.5, 1, 2, 3]}
 TREE = Hierarchy.from_paths(["A > C > F", "A > D", "B > E"])
 
@@ -134,6 +137,9 @@ def test_a_metric_equals_its_twin_in_every_form_of_input(name: str, data: st.Dat
     expected = expected_values(spelled, case)
     result = judged(found, spelled)
     assert_same(result.values, expected)
+    if METRICS[name].is_share:
+        values = np.array([*result.values.values(), *result.documents.get(find_metric(spelled).name, ())])
+        assert ((values >= -1e-12) & (values <= 1 + 1e-12) | np.isnan(values)).all()
     lists = judged(found, spelled, truth=found.names(case.truth), decisions=found.names(case.decisions))
     dense = judged(
         found,
@@ -334,7 +340,8 @@ def test_an_unknown_metric_comes_with_a_suggestion(name: str, hint: str) -> None
 
 def test_the_table_says_what_a_reader_needs() -> None:
     lower = {"hamming", "hamming_levels", "shortest_path", "jiang_conrath", "neg_log_win", "cross_entropy"}
-    lower |= {"cross_entropy_by_depth"}
+    lower |= {"cross_entropy_by_depth", "hamming_annotated", "shortest_path_sum", "kernel_distance"}
+    lower |= {"ranking_loss", "one_error", "coverage_error"}
     assert {name for name, row in METRICS.items() if not row.higher_is_better} == lower | {"ece", "brier", "log_loss"}
     assert {name for name, row in METRICS.items() if row.over_labels} == {name for name in METRICS if "macro" in name}
     for name, row in METRICS.items():

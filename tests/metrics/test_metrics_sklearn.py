@@ -220,3 +220,57 @@ def test_recall_of_single_labels_is_scikit_learns_top_k_accuracy(seed: int, k: i
     expected = peer.top_k_accuracy_score(true, values, k=k, labels=rows)
     assert result[names[0]] == pytest.approx(expected)
     assert result[names[1]] == pytest.approx(expected / k)
+
+
+RANKING_PEERS: dict[str, Callable[[Any, Any], float]] = {
+    "ranking_loss": peer.label_ranking_loss,
+    "coverage_error": peer.coverage_error,
+    "label_ranking_average_precision": peer.label_ranking_average_precision_score,
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+def test_whole_rankings_are_judged_as_scikit_learn_judges_them_ties_included(seed: int, form: Any) -> None:
+    sets, values = random_scores(seed)
+    # Coarse scores tie, many are 0; a document has all labels, and some have none.
+    ties = np.floor(values * 4) / 4
+    y = sets.arrays[0]
+    y[3] = 1
+    known = y.any(axis=1) & ~y.all(axis=1)
+    assert (~y.any(axis=1)).any()
+    names = [*RANKING_PEERS, "instance_auc", "micro_auc", "one_error(empty=skip)"]
+    result = evaluate(y, scores=Scores(FLAT, form(ties)), hierarchy=FLAT, metrics=names)
+    for name, function in RANKING_PEERS.items():
+        assert result[name] == pytest.approx(function(y, ties), abs=1e-12)
+    assert result["instance_auc"] == pytest.approx(peer.roc_auc_score(y[known], ties[known], average="samples"))
+    assert result["micro_auc"] == pytest.approx(peer.roc_auc_score(y, ties, average="micro"))
+    some = y.any(axis=1)
+    wrong = 1 - y[some, ties[some].argmax(axis=1)]
+    assert result["one_error(empty=skip)"] == pytest.approx(wrong.mean())
+    loss = evaluate(y[some], scores=Scores(FLAT, form(ties[some])), hierarchy=FLAT, metrics=["ranking_loss"])
+    skipped = evaluate(y, scores=Scores(FLAT, form(ties)), hierarchy=FLAT, metrics=["ranking_loss(empty=skip)"])
+    assert skipped["ranking_loss(empty=skip)"] == pytest.approx(loss["ranking_loss"])
+
+
+def test_micro_auc_differs_from_scikit_learns_by_close_scores_only() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.random((200, 23)) < 0.2
+    values = np.where(rng.random(y.shape) < 0.5, rng.random(y.shape) ** 8, 0.0)
+    values[y] = np.maximum(values[y], rng.random(int(y.sum())) ** 8)
+    result = evaluate(y, scores=Scores(FLAT, values), hierarchy=FLAT, metrics=["micro_auc"])
+    assert result["micro_auc"] == pytest.approx(peer.roc_auc_score(y, values, average="micro"), abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", [name for name in PEERS if "_micro" not in name and "constrained" not in name])
+def test_flat_metrics_take_sets_as_they_are_given(name: str, seed: int) -> None:
+    sets = random_sets(TREE, seed)
+    rng = np.random.default_rng(seed)
+    # Without some of their ancestors, on both sides.
+    y, s = (labels * (rng.random(labels.shape) < 0.5) for labels in sets.arrays)
+    given, closed = f"{name}(sets=given)", f"{name}(sets=closed)"
+    result = evaluate(y, s, hierarchy=TREE, metrics=[given, closed, name])
+    assert result[given] == pytest.approx(PEERS[name](y, s), abs=1e-12)
+    assert result[closed] == result[name]
+    assert name == "subset_accuracy" or result[name] != result[given]

@@ -131,6 +131,37 @@ def test_levels_count_the_documents_that_reach_them() -> None:
     )
 
 
+# The root
+
+
+def test_win_with_the_root_is_that_of_the_worked_figures() -> None:
+    # The three worked figures of the paper, root included: 3/4, 7/8 and 1, for a tree of two levels.
+    h = Hierarchy.from_paths(["A > C", "A > D", "B > E", "B > F"])
+    scores = Scores.from_leaves(h, ["C", "D", "E", "F"], [[0, 1, 0, 0], [0.5, 0.5, 0, 0], [1, 0, 0, 0]])
+    decisions = [["D"], ["C"], ["C"]]
+    names = ["softmax_win(root=counted)", "onehot_win(root=counted)", "neg_log_win(root=counted)", "softmax_win"]
+    found = evaluate([["C"]] * 3, decisions, scores, h, metrics=names).documents
+    assert found["softmax_win(root=counted)"].tolist() == [3 / 4, 7 / 8, 1]
+    assert found["onehot_win(root=counted)"].tolist() == [3 / 4, 1, 1]
+    assert found["neg_log_win(root=counted)"] == pytest.approx(-np.log([3 / 4, 7 / 8, 1]))
+    assert found["softmax_win"].tolist() == [1 / 2, 3 / 4, 1]
+
+
+# Sets as given
+
+
+def test_a_switch_of_sets_leaves_other_metrics_alone() -> None:
+    given: dict[str, Any] = {"hierarchy": TREE, "metrics": ["samples_f1(sets=given)", "samples_f1", "macro_f1", "hf1"]}
+    found = evaluate([["C"], ["D"]], [["A", "C"], ["C"]], **given)
+    assert found["samples_f1(sets=given)"] == pytest.approx((2 / 3 + 0) / 2)
+    assert found["samples_f1"] == pytest.approx((1 + 1 / 2) / 2)
+    assert found["hf1"] == found["samples_f1"]
+    streamed = Evaluator(TREE, given["metrics"])
+    streamed.add([["C"]], [["A", "C"]])
+    streamed.add([["D"]], [["C"]])
+    assert streamed.result().values == found.values
+
+
 # Names
 
 
@@ -191,7 +222,7 @@ def test_a_metric_tells_its_conventions_and_how_to_change_them(run: Run) -> None
     assert "zeros=unranked or ranked" in told
     assert "scikit-learn's log_loss" in run("metrics", "log_loss").out
     assert "coherent=max or min" in run("metrics", "hf1_auc").out
-    assert run("metrics", "subset_accuracy").out.count("\n") == 3
+    assert run("metrics", "hf1_root").out.count("\n") == 3
     assert run("metrics", "recall@3", "--json").json["recall@3"]["settings"]["empty"] == ["skip", "zero"]
     ended = run("metrics", "recal")
     assert (ended.code, "did you mean recall@k" in ended.err) == (2, True)

@@ -138,7 +138,9 @@ class Result:
         metric, value = self.value_function(name)
         parts = self.resampling_parts(metric)
         point = value(tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts))
-        return resampled_interval(bootstrap_values, point, parts[0].shape[0], level, self.why_no_interval(name))
+        reason, shares = self.why_no_interval(name), share_documents(metric, parts)
+        count = shares.get(name if name in self.values else _canonical_name(name), 0)
+        return resampled_interval(bootstrap_values, point, parts[0].shape[0], level, reason, share_of=count)
 
     def why_no_interval(self, name: str) -> str:
         """Tell why a metric, or a part of one, has no interval: a mean over labels with few documents; "" if it has."""
@@ -201,7 +203,8 @@ class Result:
                 return {name: value for metric in rows for name, value in self._named_values(metric, sums).items()}
 
             reasons = thin_labels(parts, partial(values, rows=means), self.unit) if means else {}
-            result |= bootstrap_intervals(parts, values, resamples, level, seed, reasons)
+            shares = {name: count for metric in rows for name, count in share_documents(metric, parts).items()}
+            result |= bootstrap_intervals(parts, values, resamples, level, seed, reasons, shares)
         return {name: result[name] for name in self.values}
 
     def value_function(self, name: str) -> tuple[Metric, Callable[[tuple[Any, ...]], float]]:
@@ -398,6 +401,16 @@ class Result:
             raise TreelabelError(
                 "this needs pandas: pip install pandas (to_arrow() and to_json() do without)"
             ) from None
+
+
+def share_documents(metric: Metric, parts: tuple[Any, ...]) -> dict[str, int]:
+    """Count the documents (or groups) of which a metric, or a level of it, is the mean, where values are shares."""
+    if not metric.is_share:
+        return {}
+    if metric.documents is not None:
+        return {metric.name: int(np.count_nonzero(parts[0][:, 1]))}
+    counts = np.count_nonzero(parts[0], axis=0).tolist()
+    return {f"{metric.name}[{depth}]": count for depth, count in enumerate(counts, 1)}
 
 
 def _canonical_name(name: str) -> str:

@@ -11,6 +11,7 @@ from scipy import sparse
 from treelabel.core.compute import background, kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray
+from treelabel.metrics.shared_formulas import least_share
 
 # Numbers that a block of resamples holds: few enough to stay in a cache, enough to share the walk over sparse parts.
 BLOCK = 500_000
@@ -18,6 +19,9 @@ BLOCK = 500_000
 # intervals cover the population's value in less than 92% of the samples (benchmarks/levels.py).
 FEWEST_DOCUMENTS = 5
 MOST_THIN = 0.2
+
+# Resampled values that differ by less, relative to the value, do so by rounding.
+ROUNDING = 1e-12
 
 # Draws weights of documents: takes a generator, how many rows to draw, and the number of documents.
 Draw = Callable[[np.random.Generator, int, int], DoubleArray]
@@ -197,6 +201,7 @@ def bootstrap_intervals(
     level: float = 0.95,
     seed: int = 0,
     reasons: Mapping[str, str] | None = None,
+    shares: Mapping[str, int] | None = None,
 ) -> dict[str, Interval]:
     """Compute `bootstrap_interval` for several values of the same sums, resampling once for all of them.
 
@@ -208,17 +213,19 @@ def bootstrap_intervals(
         Computes all values, by name, from the column sums of all parts.
     reasons : mapping of str, optional
         Why values have no interval, by name, as from `thin_labels`.
+    shares : mapping of int, optional
+        How many documents (or groups) count, by name, of values that are means of numbers between 0 and 1.
 
     Returns
     -------
     dict
         Intervals by name; the ends of a value that is not finite are NaN.
 
-    >>> parts = [np.ones((10, 1))]
-    >>> str(bootstrap_intervals(parts, lambda sums: {"sum": float(sums[0][0])}, 20)["sum"])
-    '10.0000 [10.0000, 10.0000]'
+    >>> parts = [np.arange(10.0)[:, None]]
+    >>> str(bootstrap_intervals(parts, lambda sums: {"sum": float(sums[0][0])}, 200)["sum"])
+    '45.0000 [23.0848, 65.6663]'
     """
-    reasons = reasons or {}
+    reasons, shares = reasons or {}, shares or {}
     points = values(tuple(np.asarray(part.sum(axis=0)).ravel() for part in parts))
     drawn: dict[str, list[float]] = {
         name: [] for name, point in points.items() if np.isfinite(point) and name not in reasons
@@ -229,7 +236,14 @@ def bootstrap_intervals(
             column.append(result.get(name, float("nan")))
     documents = parts[0].shape[0]
     return {
-        name: resampled_interval(np.array(drawn.get(name, ())), point, documents, level, reasons.get(name, ""))
+        name: resampled_interval(
+            np.array(drawn.get(name, ())),
+            point,
+            documents,
+            level,
+            reasons.get(name, ""),
+            share_of=shares.get(name, 0),
+        )
         for name, point in points.items()
     }
 
@@ -241,6 +255,7 @@ def resampled_interval(
     level: float = 0.95,
     reason: str = "",
     is_difference: bool = False,
+    share_of: int = 0,
 ) -> Interval:
     """Compute the interval of a value from its values on resampled documents.
 
@@ -249,6 +264,9 @@ def resampled_interval(
     still. Deviations of n documents (or groups) are those of n - 1, and so reach further by sqrt(n / (n - 1)) and by
     Student's t over the normal quantile, which matters for few groups. The interval always has the value in it, and
     that of a share stays within 0 and 1.
+
+    Where resampling never changes the value, it says nothing about the next document: then a share of 0 or 1 has the
+    interval of Clopper and Pearson, and any other value none.
 
     Parameters
     ----------
@@ -264,6 +282,8 @@ def resampled_interval(
         Why there is no interval, if there is none.
     is_difference : bool
         Whether the value may be below 0 though no resample is.
+    share_of : int
+        The number of documents (or groups) that count, of a mean of values between 0 and 1; 0 for other values.
 
     Returns
     -------
@@ -271,11 +291,15 @@ def resampled_interval(
 
     >>> str(resampled_interval(np.array([1.0, 2.0, np.nan, 3.0]), 2.0, 1000, 0.5))
     '2.0000 [1.4996, 2.5004]'
+    >>> str(resampled_interval(np.ones(1000), 1.0, 50, share_of=50))
+    '1.0000 [0.9289, 1.0000]'
     """
     known = resampled[~np.isnan(resampled)]
     reason = reason or ("a single document or group shows no spread" if documents == 1 and np.isfinite(point) else "")
     if reason or not len(known) or not np.isfinite(point):
         return Interval(point, float("nan"), float("nan"), level, reason)
+    if np.ptp(known) <= ROUNDING * max(1.0, abs(point)):
+        return _motionless_interval(point, documents, level, 0 if is_difference else share_of)
     bias = float(known.mean()) - point
     tails = np.array([(1 - level) / 2, (1 + level) / 2])
     low, high = point - bias + _widening(documents, tails[1]) * (np.quantile(known, tails) - known.mean())
@@ -283,6 +307,15 @@ def resampled_interval(
     if not is_difference and known.min() >= 0 and known.max() <= 1 and 0 <= point <= 1:
         low, high = max(0.0, low), min(1.0, high)
     return Interval(point, low, high, level)
+
+
+def _motionless_interval(point: float, documents: int, level: float, share_of: int) -> Interval:
+    """Return the interval of a value that resampling never changes: that of a share of 0 or 1, or none and why."""
+    if share_of and abs(point - round(point)) <= ROUNDING and round(point) in (0, 1):
+        low = least_share(share_of, level)
+        return Interval(point, low, 1.0, level) if round(point) == 1 else Interval(point, 0.0, 1 - low, level)
+    reason = f"resampling {documents:,} documents or groups never changes it, which shows no spread"
+    return Interval(point, float("nan"), float("nan"), level, reason)
 
 
 def _widening(documents: int, tail: float) -> float:

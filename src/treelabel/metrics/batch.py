@@ -100,7 +100,8 @@ class Batch:
     """Documents to be judged. Everything that several metrics need is computed once, when first asked for.
 
     `first` is the number of documents before these, for messages that name a row. `known_nodes` marks the nodes that
-    the scores' own hierarchy has, where that is not the one here.
+    the scores' own hierarchy has, where that is not the one here. `takes_sets_as_given` says that no ancestors are
+    added: closed sets are the given ones.
     """
 
     context: Context
@@ -110,6 +111,7 @@ class Batch:
     input_closure: LabelMatrix | None = None
     first: int = 0
     known_nodes: BoolArray | None = None
+    takes_sets_as_given: bool = False
     _tables: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
@@ -137,12 +139,14 @@ class Batch:
     @cached_property
     def closed_truth(self) -> LabelMatrix:
         """The true labels with their ancestors."""
+        if self.takes_sets_as_given:
+            return self.truth
         return closed_sets(self.hierarchy, self.truth) if self.input_closure is None else self.input_closure
 
     @cached_property
     def closed_decisions(self) -> LabelMatrix:
         """The predicted labels with their ancestors."""
-        return closed_sets(self.hierarchy, self.decisions)
+        return self.decisions if self.takes_sets_as_given else closed_sets(self.hierarchy, self.decisions)
 
     @cached_property
     def is_hit(self) -> BoolArray:

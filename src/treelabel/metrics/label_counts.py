@@ -155,6 +155,23 @@ def label_accuracy(sums: Sums, context: Context) -> float:
     return float(1 - (a + b - 2 * c) / documents / len(context.hierarchy))
 
 
+def hamming_annotated(sums: Sums, _: Context) -> float:
+    """Mean of (a + b - 2c) / |C|, C the labels that are true in any document, as the ICM paper prints Hamming loss.
+
+    Labels that are predicted but never true count as errors, so it may exceed 1. NaN where no label is true.
+
+    Takes the sums of counts by label, each of shape (nodes,), and the number of documents.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(hamming_annotated(example_sums(label_counts), example_context()), 3)
+    0.312
+    """
+    documents = int(sums[3].sum())
+    a, b, c = by_label(sums).T
+    annotated = int(np.count_nonzero(b))
+    return float((a + b - 2 * c).sum() / documents / annotated) if documents and annotated else float("nan")
+
+
 def hamming_levels(sums: Sums, context: Context) -> Value:
     """Hamming loss of each level, and their mean.
 

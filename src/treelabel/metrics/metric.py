@@ -76,6 +76,50 @@ class OtherScores:
         return self.of(batch._tables[key], *number)
 
 
+@dataclass(frozen=True)
+class SetsAsGiven:
+    """Judge label sets as they are given, without adding ancestors; the argument is not looked at."""
+
+    of: Function
+    argument: Any
+
+    def __call__(self, batch: Batch, *number: float) -> Any:
+        """Compute what the metric is made of."""
+        if SetsAsGiven not in batch._tables:
+            batch._tables[SetsAsGiven] = replace(batch, takes_sets_as_given=True)
+        return self.of(batch._tables[SetsAsGiven], *number)
+
+
+@dataclass(frozen=True)
+class ChangedValues:
+    """Change the value of each document."""
+
+    of: Function
+    change: Callable[[DoubleArray], DoubleArray]
+
+    def __call__(self, batch: Batch, *number: float) -> DoubleArray:
+        """Compute one value per document: shape (documents,)."""
+        return self.change(self.of(batch, *number))
+
+
+def win_with_root(win: DoubleArray) -> DoubleArray:
+    """Return the hierarchical win as its paper defines it, the root counted: 1/2 + win / 2.
+
+    >>> win_with_root(np.array([0.5, 1.0])).tolist()
+    [0.75, 1.0]
+    """
+    return 0.5 + win / 2
+
+
+def neg_log_win_with_root(lost: DoubleArray) -> DoubleArray:
+    """Return -ln of the win with the root, of -ln of that without.
+
+    >>> neg_log_win_with_root(np.array([0.0, np.inf])).round(3).tolist()
+    [-0.0, 0.693]
+    """
+    return -np.log(win_with_root(np.exp(-lost)))
+
+
 def cap_children(scores: Scores) -> Scores:
     """Make scores coherent by lowering children to their parents, and not by raising parents."""
     return scores.coherent("min")
@@ -120,6 +164,13 @@ _RANKED = "labels with a score of 0: not predicted, or ranked last by id"
 ZEROS = Switch("zeros", "unranked", "ranked", _RANKED, OtherScores, with_zeros)
 _COHERENT = "scores are made coherent: parents raised to children, or children capped"
 COHERENT = Switch("coherent", "max", "min", _COHERENT, OtherScores, cap_children)
+_GIVEN = "label sets: ancestors added to both, or as they are given"
+GIVEN = Switch("sets", "closed", "given", _GIVEN, SetsAsGiven, None)
+_ROOT = "the root: left out, or counted as in the paper, 1/2 + win / 2"
+WIN_ROOT = Switch("root", "excluded", "counted", _ROOT, ChangedValues, win_with_root)
+LOG_WIN_ROOT = Switch("root", "excluded", "counted", _ROOT, ChangedValues, neg_log_win_with_root)
+_AS_SKLEARN = "documents without true labels: a value as in scikit-learn, or left out"
+COUNT_EMPTY = Switch("empty", "count", "skip", _AS_SKLEARN, ValueWithoutTruth, False)
 
 
 Need = Literal["decisions", "scores", "frequencies", "single label", "tree"]
@@ -132,9 +183,11 @@ class Metric:
     Either `documents` returns one value per document (NaN: not counted) and the metric is their mean, or `parts`
     returns additive parts and `value` the metric of their sums. Both take the number behind "@", for metrics that have
     one. `over_labels` says that a value is a mean over labels, of counts as `label_counts` returns them: its interval
-    depends on the documents of each label. `note` says where other libraries mean something else by the name;
-    `switches` are the conventions that can be changed, as in recall@5(empty=zero), and `numbers` the numbers
-    with their defaults, as in icm(beta=2.5).
+    depends on the documents of each label. `is_share` says that the value of every document lies between 0 and 1, so
+    that something is known of the mean even where all documents have the same; where there are parts, that each column
+    of the first one counts the documents of a level. `note` says where other libraries mean something else by the name;
+    `switches` are the conventions that can be changed, as in recall@5(empty=zero), and `numbers` the numbers with their
+    defaults, as in icm(beta=2.5).
     """
 
     name: str
@@ -151,6 +204,7 @@ class Metric:
     switches: tuple[Switch, ...] = ()
     over_labels: bool = False
     numbers: tuple[tuple[str, float], ...] = ()
+    is_share: bool = False
 
     @property
     def key(self) -> tuple[Any, float]:

@@ -102,8 +102,20 @@ def _groups(batch: Batch) -> dict[str, BoolArray]:
     return groups | {str(d): np.equal(h.depth, d) for d in range(1, h.max_depth + 1)}
 
 
-def _confidence(batch: Batch, allowed: BoolArray) -> tuple[DoubleArray, BoolArray, BoolArray]:
-    """The best allowed node's score, whether that node is true, and whether the document has truth at all."""
+def best_node(batch: Batch, allowed: BoolArray) -> tuple[DoubleArray, BoolArray, BoolArray]:
+    """Find the best allowed node of each document: its score, whether it is true, whether the document has truth.
+
+    Of equal scores the lowest id is best; where all are 0 there is none, and nothing is true.
+
+    Parameters
+    ----------
+    allowed : array of shape (nodes,)
+        Marks the nodes to choose from.
+
+    Returns
+    -------
+    three arrays of shape (documents,)
+    """
     best = batch.scores.best(allowed)
     one = sparse.csr_array(
         (np.ones(len(best), np.bool_), np.maximum(best, 0), np.arange(len(best) + 1)),
@@ -118,7 +130,7 @@ def calibration_bins(batch: Batch) -> Parts:
     """Documents by confidence in their best node of each group: columns (count, confidence, hits) a bin."""
     parts = []
     for allowed in _groups(batch).values():
-        confidence, right, known = _confidence(batch, allowed)
+        confidence, right, known = best_node(batch, allowed)
         which = np.minimum((confidence * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
         parts.append(_in_bins(which, np.stack([known, confidence * known, right & known], axis=1), CALIBRATION_BINS))
     return tuple(parts)
@@ -231,7 +243,7 @@ def group_means(sums: Sums, context: Context) -> Value:
 
 def coverage_bins(batch: Batch) -> Parts:
     """Documents and hits by confidence in the best leaf, in steps of 0.01."""
-    confidence, right, known = _confidence(batch, batch.hierarchy.is_leaf)
+    confidence, right, known = best_node(batch, batch.hierarchy.is_leaf)
     which = np.minimum((confidence * COVERAGE_STEPS).astype(np.int64), COVERAGE_STEPS - 1)
     return (_in_bins(which, np.stack([known, right & known], axis=1), COVERAGE_STEPS),)
 

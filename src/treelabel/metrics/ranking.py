@@ -175,6 +175,73 @@ def psp_at_k(sums: Sums, _: Context) -> float:
     return float(gained / reachable) if reachable else float("nan")
 
 
+def psp_printed_at_k(batch: Batch, k: float) -> DoubleArray:
+    """Inverse propensities of the hits / k, as the tail-label paper prints it: (1 / k) sum over hits of 1 / p.
+
+    It is not divided by what is reachable, so it may exceed 1. The paper's own table has values of `psp_at_k`. Without
+    true labels it is 0.
+
+    One value per document: shape (documents,).
+
+    Parameters
+    ----------
+    batch
+        Documents with truth and scores.
+    k
+        How many labels to rank.
+
+    Returns
+    -------
+    array of shape (documents,)
+
+    >>> from treelabel.metrics.example import example
+    >>> psp_printed_at_k(example(), 2).round(3).tolist()
+    [2.162, 0.925, 1.074, 0.0]
+    """
+    share: DoubleArray = batch.first_columns(_gains, k).sum(axis=1) / k
+    return share
+
+
+def psndcg_sums(batch: Batch, k: float) -> Parts:
+    """Discounted inverse propensities of the hits, and of the best k true labels, each over the ideal of plain nDCG.
+
+    Parameters
+    ----------
+    batch
+        Documents with truth and scores.
+    k
+        How many labels to rank.
+
+    Returns
+    -------
+    tuple of one array of shape (documents, 2)
+    """
+    sizes = row_sizes(batch.closed_truth)
+    columns = []
+    for gains in (_gains, _largest_gains):
+        values = batch.first_columns(gains, k)
+        discount = 1 / np.log2(np.arange(2, values.shape[1] + 2))
+        ideal = np.append(0.0, discount.cumsum())[np.minimum(sizes, values.shape[1])]
+        columns.append(np.divide(values @ discount, ideal, out=np.zeros(len(batch)), where=ideal > 0))
+    return (np.array(columns).T,)
+
+
+def psndcg_at_k(sums: Sums, _: Context) -> float:
+    """Propensity-scored nDCG (Jain et al. 2016): PSnDCG of the ranking / that of the best ranking, a ratio of means.
+
+    PSnDCG = (sum over hits of 1 / (p log2(rank + 1))) / (sum over ranks to min(k, true labels) of 1 / log2(rank + 1)).
+    Documents without true labels have 0 in both means.
+
+    Takes the column sums of what `psndcg_sums` returns.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(psndcg_at_k(example_sums(psndcg_sums, 2), example_context()), 3)
+    0.714
+    """
+    gained, reachable = sums[0]
+    return float(gained / reachable) if reachable else float("nan")
+
+
 def top_k_counts(batch: Batch, k: float) -> Parts:
     """Count by label what the k best of each document predict.
 

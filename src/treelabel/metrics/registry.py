@@ -9,9 +9,31 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.registry import Registry, did_you_mean, read_settings, split_settings, with_settings
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
-from treelabel.metrics import curves, label_counts, overlap, probabilities, ranking, sets, single_label
+from treelabel.metrics import (
+    common_ancestors,
+    curves,
+    label_counts,
+    label_pairs,
+    label_ranking,
+    overlap,
+    probabilities,
+    ranking,
+    sets,
+    single_label,
+)
 from treelabel.metrics.batch import Batch
-from treelabel.metrics.metric import COHERENT, SKIP_EMPTY, ZERO_EMPTY, ZEROS, Metric, Need
+from treelabel.metrics.metric import (
+    COHERENT,
+    COUNT_EMPTY,
+    GIVEN,
+    LOG_WIN_ROOT,
+    SKIP_EMPTY,
+    WIN_ROOT,
+    ZERO_EMPTY,
+    ZEROS,
+    Metric,
+    Need,
+)
 
 # What sets of nodes and climbing are taken from.
 M, G = (
@@ -24,6 +46,14 @@ R, R0, W, T, I = (  # noqa: E741  the papers' letters, as the documentation uses
     "A hierarchical loss and its problems when classifying non-hierarchically",
     "Re-evaluating extreme multi-label text classification methods in tail label prediction",
     "Evaluating extreme hierarchical multi-label classification",
+)
+# Papers that these five cite.
+K, L, B, Z, J = (
+    "Evaluation measures for hierarchical classification: a unified view and novel approaches",
+    "Hierarchical text classification and evaluation (Sun and Lim 2001)",
+    "Hierarchical multi-classification (Blockeel et al. 2002)",
+    "A unified view of multi-label performance measures (Wu and Zhou 2017)",
+    "Extreme multi-label loss functions (Jain et al. 2016)",
 )
 
 
@@ -71,6 +101,23 @@ _SINGLE = (
     "For one most specific label each: documents with several paths are refused. A document without any stands at the "
     "root."
 )
+_SUMMED = (
+    "Distances of all pairs of a true and a predicted label are summed, so that equal sets of several labels are above "
+    "0. The root stands for an empty set. One label each: shortest_path."
+)
+_LCA = (
+    "Of the most specific labels. Of equally near ones that with the deepest common ancestor counts; the root counts "
+    "where sets meet there. Two empty sets have 1, one empty set 0."
+)
+_PAIRED = "Of the most specific labels. Equal sets have 1, one empty set 0. max_distance is the cost of a lone label."
+_KERNEL = "Of the most specific labels; weights are base^(depth - 1). Two empty sets have 0."
+_CONTRIBUTED = (
+    "Of the most specific labels, summed over documents. acceptable is the distance at which a wrong label contributes "
+    "nothing; nearer ones count for the system, farther ones against it. 0/0 is 0."
+)
+_TIES = "Of all nodes; a label without a score has 0. Conventions, ties included, are those of scikit-learn."
+_HALVES = "Of all nodes; a label without a score has 0. Equal scores count half, as in scikit-learn's roc_auc_score."
+_TOP = "Of all nodes; of equal scores the lowest id is first. A document whose scores are all 0 is wrong."
 _ICM_NOTE = (
     "alpha a + alpha_2 b - beta (a + b - c), with a, b and c the information of prediction, truth and both. The rule "
     "optimal:icm takes alpha and beta, too. Two empty sets have 0."
@@ -85,12 +132,14 @@ _COVERS = (
 
 _Options = dict[str, Any]
 _LOW: _Options = {"higher_is_better": False}
+_ANY: _Options = {"is_share": False}
 _COUNTS: _Options = {"parts": label_counts.label_counts}
-_MICRO: _Options = {**_COUNTS, "note": _COUNTED}
+_SETS: _Options = {"switches": (GIVEN,)}
+_MICRO: _Options = {**_COUNTS, **_SETS, "note": _COUNTED}
 _MACRO: _Options = {**_MICRO, "over_labels": True}
 _BINS: _Options = {**_COUNTS, "over_labels": True}
 _CONSTRAINED: _Options = {"parts": label_counts.constrained_counts, "note": _ORPHANS}
-_FLAT: _Options = {"note": _EMPTY_IS_ZERO}
+_FLAT: _Options = {**_SETS, "note": _EMPTY_IS_ZERO}
 _AGREE: _Options = {"note": _EMPTY_AGREES}
 _BETA: _Options = {**_AGREE, "parameter": "beta", "default": 1.0}
 _SUMS: _Options = {"parts": overlap.overlap_sums, "note": _COUNTED}
@@ -98,11 +147,12 @@ _ICM: _Options = {"numbers": (("alpha", 2.0), ("alpha_2", 2.0), ("beta", 3.0)), 
 _ICM_SUMS: _Options = {"parts": overlap.icm_sums}
 _ONE: Need = "single label"
 _JIANG_CONRATH, _CROSS_ENTROPY = "information not shared (a distance)", "-ln p of the true node of each depth"
-_LEVELS: _Options = {"parts": single_label.level_matches}
+_LEVELS: _Options = {"parts": single_label.level_matches, "is_share": True}
 _PAIRS: _Options = {"note": _SINGLE}
 _RAISE: _Options = {"switches": (COHERENT,), "note": _RAISED}
 _POINTS: _Options = {"parts": curves.hierarchical_points}
 _BIT_POINTS: _Options = {"parts": curves.information_points}
+_CLASSES: _Options = {**_ANY, "note": _ONE_CLASS}
 _DEPTHS: _Options = {"parts": probabilities.cross_entropy_sums, "note": _ONE_CLASS}
 _CALIBRATION: _Options = {"parts": probabilities.calibration_bins}
 _BRIER: _Options = {"parts": probabilities.brier_sums}
@@ -113,6 +163,21 @@ _CLIMB: _Options = {"parts": sets.climbing_points}
 _K: _Options = {"parameter": "k", "default": 5.0, "switches": (ZEROS,), "note": _NOT_RANKED}
 _K_ZERO: _Options = {**_K, "switches": (ZERO_EMPTY, ZEROS), "note": f"{_COUNTS_EMPTY} {_NOT_RANKED}"}
 _K_SKIP: _Options = {**_K, "switches": (SKIP_EMPTY, ZEROS), "note": f"{_SKIPS} {_NOT_RANKED}"}
+_RANKED: _Options = {"switches": (COUNT_EMPTY,), "note": _TIES}
+_FIRST: _Options = {"switches": (COUNT_EMPTY,), "note": _TOP}
+_AVERAGE = "precision at each true label, averaged"
+_PAIR_BINS: _Options = {"parts": label_ranking.score_bins, "note": _HALVES}
+_ARGMAX: _Options = {"parts": label_ranking.argmax_matches, "is_share": True}
+_WIN: _Options = {"switches": (WIN_ROOT,)}
+_LOG_WIN: _Options = {"switches": (LOG_WIN_ROOT,)}
+_DISTANCES: _Options = {"numbers": (("max_distance", 5.0),), "note": _PAIRED}
+_VECTORS: _Options = {"numbers": (("base", 0.75),), "note": _KERNEL}
+_MEETING: _Options = {"note": _LCA}
+_CONTRIBUTIONS: _Options = {
+    "parts": label_pairs.distance_contributions,
+    "numbers": (("acceptable", 2.0),),
+    "note": _CONTRIBUTED,
+}
 _K_COUNTS: _Options = {**_K, "parts": ranking.top_k_counts}
 _K_LABELS: _Options = {**_K_COUNTS, "over_labels": True}
 
@@ -124,6 +189,7 @@ def _rows(need: Need, *rows: tuple[Any, ...]) -> tuple[Metric, ...]:
         needs: frozenset[Any] = frozenset((need, *(each for each in more if isinstance(each, str))))
         options = {key: value for each in more if isinstance(each, dict) for key, value in each.items()}
         options["value" if "parts" in options else "documents"] = function
+        options.setdefault("is_share", "parts" not in options)
         metrics.append(Metric(name, help_text, paper, needs, **options))
     return tuple(metrics)
 
@@ -141,14 +207,15 @@ _OF_DECISIONS = _rows(
     ("samples_f1", overlap.samples_f1, "mean F1 of the documents' closed sets", R, _FLAT),
     ("samples_precision", overlap.samples_precision, "mean precision of the documents", R, _FLAT),
     ("samples_recall", overlap.samples_recall, "mean recall of the documents", R, _FLAT),
-    ("hamming", overlap.hamming, "share of nodes judged wrongly", R, _LOW),
-    ("hamming_levels", label_counts.hamming_levels, "Hamming loss averaged over levels", R0, _COUNTS, _LOW),
-    ("subset_accuracy", overlap.subset_accuracy, "share of documents with exactly the true set", I),
+    ("hamming", overlap.hamming, "share of nodes judged wrongly", R, _LOW, _SETS),
+    ("hamming_annotated", label_counts.hamming_annotated, "the same of labels that occur", I, _COUNTS, _LOW, _SETS),
+    ("hamming_levels", label_counts.hamming_levels, "Hamming loss averaged over levels", R0, _COUNTS, _LOW, _SETS),
+    ("subset_accuracy", overlap.subset_accuracy, "share of documents with exactly the true set", I, _SETS),
     ("jaccard", overlap.jaccard, "shared nodes among all nodes of either set", I, _FLAT),
-    ("label_accuracy", label_counts.label_accuracy, "mean accuracy of the labels", I, _COUNTS),
+    ("label_accuracy", label_counts.label_accuracy, "mean accuracy of the labels", I, _COUNTS, _SETS),
     ("constrained_micro_f1", label_counts.micro_f1, "micro F1, ancestors required", R, _CONSTRAINED),
     ("constrained_macro_f1", label_counts.macro_f1, "macro F1, ancestors required", R, _BINS, _CONSTRAINED),
-    ("macro_f1_by_depth", label_counts.macro_f1_by_depth, "macro F1 of each depth", R, _BINS),
+    ("macro_f1_by_depth", label_counts.macro_f1_by_depth, "macro F1 of each depth", R, _BINS, _SETS),
     ("macro_f1_by_decile", label_counts.macro_f1_by_decile, "macro F1 by training frequency", R, "frequencies", _BINS),
     # Hierarchical
     ("hp", overlap.hp, "hierarchical precision", R, _AGREE),
@@ -162,22 +229,31 @@ _OF_DECISIONS = _rows(
     ("info_hp", overlap.info_hp, "hierarchical precision in bits", R, "frequencies", _AGREE),
     ("info_hr", overlap.info_hr, "hierarchical recall in bits", R, "frequencies", _AGREE),
     ("info_hf1", overlap.info_hf1, "hierarchical F1 in bits", R, "frequencies", _AGREE),
-    ("icm", overlap.icm, "information contrast of prediction and truth, in bits", I, "frequencies", _ICM),
+    ("icm", overlap.icm, "information contrast of prediction and truth, in bits", I, "frequencies", _ICM, _ANY),
     ("icm_norm", overlap.icm_norm, "information contrast scaled to [0, 1]", I, "frequencies", _ICM, _ICM_SUMS),
     ("propensity_f1", overlap.propensity_f1, "F1 with rare labels weighing more", I, "frequencies"),
-    ("shortest_path", overlap.shortest_path, "edges between prediction and truth", R0, _LOW, {"note": _SEVERAL}),
+    ("shortest_path", overlap.shortest_path, "edges between prediction and truth", R0, _LOW, {"note": _SEVERAL}, _ANY),
+    # Of distances between labels, any number of them
+    ("shortest_path_sum", label_pairs.shortest_path_sum, "edges between all labels", R0, _LOW, {"note": _SUMMED}, _ANY),
+    ("mgia", label_pairs.mgia, "accuracy by the cheapest pairing of labels", K, _DISTANCES),
+    ("lca_precision", common_ancestors.lca_precision, "precision up to common ancestors", K, "tree", _MEETING),
+    ("lca_recall", common_ancestors.lca_recall, "recall up to common ancestors", K, "tree", _MEETING),
+    ("lca_f1", common_ancestors.lca_f1, "F1 up to common ancestors", K, "tree", _MEETING),
+    ("distance_precision", label_pairs.distance_precision, "precision with near misses", L, _CONTRIBUTIONS),
+    ("distance_recall", label_pairs.distance_recall, "recall with near misses", L, _CONTRIBUTIONS),
+    ("kernel_distance", label_pairs.kernel_distance, "distance of sums of label vectors", B, _LOW, _VECTORS, _ANY),
     # Of single labels
     ("leaf_accuracy", single_label.leaf_accuracy, "share of right most specific labels", R, _ONE, _PAIRS),
-    ("level_accuracy", single_label.level_accuracy, "accuracy by depth, on closed sets", R, _LEVELS),
+    ("level_accuracy", single_label.level_accuracy, "accuracy by depth, on closed sets", R, _LEVELS, _SETS),
     ("coarsest_accuracy", single_label.coarsest_accuracy, "share of right top labels", W, _ONE, "tree", _PAIRS),
     ("parent_accuracy", single_label.parent_accuracy, "share of right parents", W, _ONE, "tree", _PAIRS),
     ("finest_accuracy", single_label.leaf_accuracy, "share of right most specific labels", W, _ONE, _PAIRS),
-    ("onehot_win", single_label.onehot_win, "hierarchical win of the chosen leaf", W, _ONE, "tree"),
+    ("onehot_win", single_label.onehot_win, "hierarchical win of the chosen leaf", W, _ONE, "tree", _WIN),
     ("wu_palmer", single_label.wu_palmer, "similarity by depth of the common ancestor", I, _ONE, _PAIRS),
-    ("leacock_chodorow", single_label.leacock_chodorow, "similarity by path length", I, _ONE, _PAIRS),
-    ("resnik", single_label.resnik, "information of the common ancestor", I, _ONE, "frequencies", _PAIRS),
+    ("leacock_chodorow", single_label.leacock_chodorow, "similarity by path length", I, _ONE, _PAIRS, _ANY),
+    ("resnik", single_label.resnik, "information of the common ancestor", I, _ONE, "frequencies", _PAIRS, _ANY),
     ("lin", single_label.lin, "shared information among all", I, _ONE, "frequencies", _PAIRS),
-    ("jiang_conrath", single_label.jiang_conrath, _JIANG_CONRATH, I, _ONE, "frequencies", _PAIRS, _LOW),
+    ("jiang_conrath", single_label.jiang_conrath, _JIANG_CONRATH, I, _ONE, "frequencies", _PAIRS, _LOW, _ANY),
 )
 
 _OF_SCORES = _rows(
@@ -186,19 +262,29 @@ _OF_SCORES = _rows(
     ("info_hf1_auc", curves.info_hf1_auc, "the same area in bits", R, "frequencies", _RAISE),
     ("best_hf1", curves.best_f1, "hierarchical F1 at the best threshold", R, _RAISE, _POINTS),
     ("best_info_hf1", curves.best_f1, "the same in bits", R, "frequencies", _RAISE, _BIT_POINTS),
-    ("softmax_win", probabilities.softmax_win, "hierarchical win of the scores", W, _ONE, "tree"),
-    ("neg_log_win", probabilities.neg_log_win, "-ln of the hierarchical win", W, _ONE, "tree", _LOW),
-    ("cross_entropy", probabilities.cross_entropy, "-ln p of the true label", W, _ONE, _LOW, {"note": _ONE_CLASS}),
+    ("softmax_win", probabilities.softmax_win, "hierarchical win of the scores", W, _ONE, "tree", _WIN),
+    ("neg_log_win", probabilities.neg_log_win, "-ln of the hierarchical win", W, _ONE, "tree", _LOW, _LOG_WIN, _ANY),
+    ("cross_entropy", probabilities.cross_entropy, "-ln p of the true label", W, _ONE, _LOW, _CLASSES),
     ("cross_entropy_by_depth", probabilities.cross_entropy_by_depth, _CROSS_ENTROPY, W, _ONE, "tree", _DEPTHS, _LOW),
     ("ece", probabilities.ece, "calibration error of the best leaf, and by level", R, _CALIBRATION, _LOW),
     ("brier", probabilities.group_means, "squared error of leaf scores, by level", R, _BRIER, _LOW),
     ("log_loss", probabilities.group_means, "sum of binary log losses of the leaves, by level", R, _LOG_LOSS, _LOW),
     ("selective_accuracy", probabilities.selective_accuracy, "accuracy over coverage", R, _COVERAGE),
+    # Of the whole ranking
+    ("ranking_loss", label_ranking.ranking_loss, "share of true labels below false ones", Z, _LOW, _RANKED),
+    ("one_error", label_ranking.one_error, "share of documents whose best label is wrong", Z, _LOW, _FIRST),
+    ("coverage_error", label_ranking.coverage_error, "rank of the last true label", Z, _LOW, _RANKED, _ANY),
+    ("label_ranking_average_precision", label_ranking.label_ranking_average_precision, _AVERAGE, Z, _RANKED),
+    ("instance_auc", label_ranking.instance_auc, "area under the ROC curve of each document", Z, {"note": _HALVES}),
+    ("micro_auc", label_ranking.micro_auc, "area under the ROC curve of all labels", Z, _PAIR_BINS),
+    ("argmax_level_accuracy", label_ranking.argmax_level_accuracy, "accuracy of each level's best node", R0, _ARGMAX),
     # Of the k best
     ("precision@k", ranking.precision_at_k, "hits among the k best / k", T, _K_ZERO),
     ("recall@k", ranking.recall_at_k, "hits among the k best / true labels", T, _K_SKIP),
     ("ndcg@k", ranking.ndcg_at_k, "discounted gain of the k best", T, _K_SKIP),
     ("psp@k", ranking.psp_at_k, "propensity-scored precision", T, "frequencies", _K, {"parts": ranking.psp_sums}),
+    ("psp_printed@k", ranking.psp_printed_at_k, "the same as printed in the paper", T, "frequencies", _K, _ANY),
+    ("psndcg@k", ranking.psndcg_at_k, "propensity-scored nDCG", J, "frequencies", _K, {"parts": ranking.psndcg_sums}),
     ("micro_f1@k", label_counts.micro_f1, "micro F1 of the k best", T, _K_COUNTS),
     ("macro_f1@k", label_counts.macro_f1, "macro F1 of the k best", T, _K_LABELS),
     ("binned_macro_f1@k", ranking.binned_macro_f1_at_k, "macro F1 by frequency", T, "frequencies", _K_LABELS),

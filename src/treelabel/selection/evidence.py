@@ -18,6 +18,7 @@ from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, row_sizes
 from treelabel.hierarchy.labelled_texts import Regime, regime_of, usual_regime
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.overlap import hf1, subset_accuracy
+from treelabel.metrics.shared_formulas import least_share
 from treelabel.rules.decisions import decide
 from treelabel.rules.path_counts import fit_counts
 from treelabel.rules.registry import DEFAULT_RULES, describe_rule
@@ -170,9 +171,17 @@ class Evidence(JsonRecord):
         return next((tried for tried in self.rules if tried.rule == rule), None)
 
     def _half_intervals(self, result: RuleTrial) -> tuple[float, float]:
-        """Return half the width of the 95% intervals of the share of exact sets, and of F1."""
+        """Return half the width of the 95% intervals of the share of exact sets, and of F1.
+
+        Where all documents are right, or all wrong, it is how far such a share may be from the true one.
+        """
         error = np.sqrt(result.exact * (1 - result.exact) / max(1, self.documents))
-        return float(STANDARD_ERRORS * error), STANDARD_ERRORS * result.standard_error
+        halves = (result.exact, float(error)), (result.f1, result.standard_error)
+        exact, f1 = (
+            1 - least_share(self.documents) if value in (0, 1) and half == 0 else STANDARD_ERRORS * half
+            for value, half in halves
+        )
+        return exact, f1
 
     def compare_with_most_frequent(self, rule: str) -> str:
         """Say if a rule is not better than always the most frequent labels, by more than chance; else nothing.
@@ -213,8 +222,8 @@ class Evidence(JsonRecord):
             without = f"; {self.unlabelled:,} without a label were not judged" if self.unlabelled else ""
             parts.append(
                 f"held out ({self.documents:,} documents, judged before they were learned{without}): "
-                f"{name} {result.exact:.3f} ± {exact:.3f}, "
-                f"hF1 {result.f1:.3f} ± {f1:.3f}, by {describe_rule(rule)}"
+                f"{name} {_with_half(result.exact, exact)}, "
+                f"hF1 {_with_half(result.f1, f1)}, by {describe_rule(rule)}"
             )
             usual = self.compare_with_most_frequent(rule)
             parts += [usual] if usual else []
@@ -258,6 +267,13 @@ def cover_by_evidence(
     some = held.sample()
     tried = choose_rule(some.scores, some.labels, (rule,), None if some.groups is None else some.groups.tolist())
     return rule, replace(evidence, rules=(*evidence.rules, *tried.tried), guarantee=guarantee)
+
+
+def _with_half(value: float, half: float) -> str:
+    """Write a share with half of its interval; one of all or none has only one end."""
+    if value in (0, 1):
+        return f"{value:.3f} (at {f'least {1 - half:.3f}' if value == 1 else f'most {half:.3f}'})"
+    return f"{value:.3f} ± {half:.3f}"
 
 
 def decide_by_evidence(

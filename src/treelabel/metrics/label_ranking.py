@@ -1,0 +1,220 @@
+"""Metrics of a whole ranking of the labels by their scores: every true label against every false one.
+
+Truth is closed, as everywhere; a label without a stored score has 0. Equal scores are no order: they count against the
+ranking in three metrics, as in scikit-learn, and half in areas under the ROC curve.
+"""
+
+import numpy as np
+from scipy import sparse
+
+from treelabel.core.compute import kernel
+from treelabel.core.types import DoubleArray, IntArray, LongArray
+from treelabel.hierarchy.label_matrices import LabelRows, row_numbers, row_sizes, rows_of
+from treelabel.metrics.batch import Batch, Context, Parts, Sums, Value
+from treelabel.metrics.probabilities import best_node
+from treelabel.metrics.shared_formulas import with_mean
+from treelabel.scores.score_kernels import StoredRows, over_stored
+
+# Scores that share their first 16 bits in single precision (a factor of at most 1 + 2^-7) count as equal in micro_auc.
+SCORE_BINS = 0x3F81
+
+
+def _compared(batch: Batch) -> DoubleArray:
+    """Compute what `compare_labels` returns, once for all metrics here."""
+    if compare_labels not in batch._tables:
+        truth = batch.closed_truth
+        arguments = rows_of(truth), len(batch.hierarchy), batch.scores.look_up(truth)
+        batch._tables[compare_labels] = np.concatenate(over_stored(compare_labels, batch.scores.rows, *arguments))
+    table: DoubleArray = batch._tables[compare_labels]
+    return table
+
+
+def ranking_loss(batch: Batch) -> DoubleArray:
+    """Share of the pairs of a true and a false label in which the true one does not score higher (lower is better).
+
+    |{(t, f) : s(t) <= s(f)}| / (|Y| (nodes - |Y|)); 0 where all labels are true, or none is (scikit-learn's
+    `label_ranking_loss`; Wu and Zhou 2017).
+
+    One value per document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> ranking_loss(example()).round(3).tolist()
+    [0.0, 0.333, 0.5, 0.0]
+    """
+    return _compared(batch)[:, 0]
+
+
+def label_ranking_average_precision(batch: Batch) -> DoubleArray:
+    """Mean over true labels of the share of true ones among the labels that score at least as high.
+
+    1 where all labels are true, or none is (scikit-learn's `label_ranking_average_precision_score`).
+
+    One value per document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> label_ranking_average_precision(example()).round(3).tolist()
+    [1.0, 0.75, 0.333, 1.0]
+    """
+    return _compared(batch)[:, 1]
+
+
+def coverage_error(batch: Batch) -> DoubleArray:
+    """How far down the ranking the last true label is: labels that score at least as high as the lowest true one.
+
+    0 without true labels (scikit-learn's `coverage_error`). Lower is better.
+
+    One value per document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> coverage_error(example()).round(3).tolist()
+    [2.0, 4.0, 3.0, 0.0]
+    """
+    return _compared(batch)[:, 2]
+
+
+def instance_auc(batch: Batch) -> DoubleArray:
+    """Area under the ROC curve of each document's labels: share of pairs of a true and a false label in order.
+
+    Equal scores count half. Documents in which all labels are true, or none is, do not count.
+
+    One value per document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> instance_auc(example()).round(3).tolist()
+    [1.0, 0.75, 0.625, nan]
+    """
+    return _compared(batch)[:, 3]
+
+
+def one_error(batch: Batch) -> DoubleArray:
+    """1 where the label with the highest score (of equal ones the lowest id) is not true; so, too, without true labels.
+
+    One value per document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> one_error(example()).round(3).tolist()
+    [0.0, 0.0, 1.0, 1.0]
+    """
+    return 1.0 - best_node(batch, np.ones(len(batch.hierarchy), np.bool_))[1].astype(np.float64)
+
+
+def score_bins(batch: Batch) -> Parts:
+    """Count true labels, and all labels, by score: two sparse matrices of shape (documents, bins of close scores)."""
+    csr, truth = batch.scores.csr(), batch.closed_truth
+    shape = len(batch), SCORE_BINS
+    matrices = []
+    for ptr, values, hidden in (
+        (truth.indptr, batch.scores.look_up(truth), np.zeros(len(batch), np.int64)),
+        (csr.indptr, csr.data, len(batch.hierarchy) - row_sizes(csr)),
+    ):
+        bins = (np.asarray(values, np.float32).view(np.uint32) >> 16).astype(np.int32)
+        counts, columns, sizes = count_bins(ptr.astype(np.int64), bins, hidden, SCORE_BINS)
+        matrices.append(sparse.csr_array((counts, columns, np.append(0, np.cumsum(sizes))), shape))
+    return tuple(matrices)
+
+
+def micro_auc(sums: Sums, _: Context) -> float:
+    """Area under the ROC curve of all pairs of a document and a label; equal scores count half.
+
+    Scores that share their first 16 bits in single precision (within 1%) count as equal, so that the value is one of
+    sums over documents. NaN where all pairs are true, or none is.
+
+    Takes the column sums of what `score_bins` returns.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> round(micro_auc(example_sums(score_bins), example_context()), 3)
+    0.76
+    """
+    positive, every = (np.asarray(part, np.float64) for part in sums)
+    negative = every - positive
+    pairs = positive.sum() * negative.sum()
+    below = negative.cumsum() - negative / 2
+    return float(positive @ below / pairs) if pairs > 0 else float("nan")
+
+
+def argmax_matches(batch: Batch) -> Parts:
+    """For each document and depth: whether truth has a node there, and whether the best node there is true."""
+    h = batch.hierarchy
+    truth = batch.closed_truth
+    present = np.zeros((len(batch), max(1, h.max_depth)))
+    present[row_numbers(truth), h.depth[truth.indices] - 1] = 1.0
+    levels = [best_node(batch, np.equal(h.depth, depth))[1] for depth in range(1, present.shape[1] + 1)]
+    return present, np.stack(levels, axis=1) * present
+
+
+def argmax_level_accuracy(sums: Sums, _: Context) -> Value:
+    """At each depth, the share of documents with true nodes there whose best-scoring node there is true; the mean.
+
+    Levels are decided one by one, as the submission of the paper does (argmax over the nodes of a level): nothing is
+    closed, and the nodes of a document need not lie on a path. Of equal scores the lowest id is best; a level in which
+    all scores are 0 is wrong.
+
+    Takes the column sums of what `argmax_matches` returns.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> result = argmax_level_accuracy(example_sums(argmax_matches), example_context())
+    >>> {name: round(value, 3) for name, value in result.items()}
+    {'mean': 0.583, '1': 0.667, '2': 0.5}
+    """
+    present, right = sums
+    return with_mean({str(d + 1): float(right[d] / present[d]) for d in range(len(present)) if present[d]})
+
+
+@kernel
+def compare_labels(
+    rows: StoredRows, truth: LabelRows, nodes: int, scores: DoubleArray, start: int, stop: int
+) -> DoubleArray:
+    """Compare true with false labels: ranking loss, average precision, coverage, and area under the ROC curve."""
+    true_ptr = truth[0]
+    result = np.zeros((stop - start, 4))
+    for row in range(start, stop):
+        values = rows.values[rows.ptr[row] : rows.ptr[row + 1]]
+        true = np.sort(scores[true_ptr[row] : true_ptr[row + 1]])
+        size = len(true)
+        # How many labels reach, and exceed, just the lowest so many true scores.
+        reach, exceed = np.zeros(size + 1, np.int64), np.zeros(size + 1, np.int64)
+        for value in values:
+            reach[np.searchsorted(true, value, side="right")] += 1
+            exceed[np.searchsorted(true, value)] += 1
+        # Labels without a stored score have 0, which reaches the true scores of 0.
+        reach[np.searchsorted(true, 0, side="right")] += nodes - len(values)
+        wrong, tied, precision, at_least, above = 0.0, 0.0, 0.0, 0, 0
+        for index in range(size - 1, -1, -1):
+            at_least += reach[index + 1]
+            above += exceed[index + 1]
+            true_at_least = size - np.searchsorted(true, true[index])
+            true_above = size - np.searchsorted(true, true[index], side="right")
+            wrong += at_least - true_at_least
+            tied += (at_least - above) - (true_at_least - true_above)
+            precision += true_at_least / at_least
+        pairs = size * (nodes - size)
+        result[row - start, 0] = wrong / pairs if pairs > 0 else 0.0
+        result[row - start, 1] = precision / size if pairs > 0 else 1.0
+        result[row - start, 2] = at_least
+        result[row - start, 3] = 1.0 - (wrong - tied / 2) / pairs if pairs > 0 else np.nan
+    return result
+
+
+@kernel
+def count_bins(ptr: LongArray, bins: IntArray, hidden: LongArray, most: int) -> tuple[DoubleArray, IntArray, LongArray]:
+    """Count the bins of each row, `hidden` more in bin 0: counts, bins and how many there are of each row."""
+    rows = len(ptr) - 1
+    counts, columns = np.empty(len(bins) + rows), np.empty(len(bins) + rows, np.int32)
+    sizes, totals, filled = np.zeros(rows, np.int64), np.zeros(most, np.int64), 0
+    for row in range(rows):
+        begin = filled
+        totals[0] += hidden[row]
+        if hidden[row] > 0:
+            columns[filled] = 0
+            filled += 1
+        for index in range(ptr[row], ptr[row + 1]):
+            if totals[bins[index]] == 0:
+                columns[filled] = bins[index]
+                filled += 1
+            totals[bins[index]] += 1
+        columns[begin:filled] = np.sort(columns[begin:filled])
+        for index in range(begin, filled):
+            counts[index] = totals[columns[index]]
+            totals[columns[index]] = 0
+        sizes[row] = filled - begin
+    return counts[:filled], columns[:filled], sizes
