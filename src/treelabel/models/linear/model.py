@@ -141,6 +141,10 @@ class Linear(Model):
         Passes over the documents at most.
     seed : int
         Seed of the random numbers.
+    optimize : str or None
+        The metric that predictions will be judged by, a row of METRICS: n-grams, head and default rule are chosen for
+        it. None chooses n-grams and head by log loss, and the rule for leaf accuracy of documents with one leaf each,
+        and for hF1 of others.
     """
 
     name = "linear"
@@ -163,6 +167,7 @@ class Linear(Model):
     cv: Folds = 5
     max_iter: Annotated[int, Between(1, 10000)] = 7
     seed: Seed = 0
+    optimize: str | None = None
 
     def _check_settings(self) -> None:
         if self.head != "auto":
@@ -206,7 +211,8 @@ class Linear(Model):
             # No weight is stored: only the margins of held-out documents are looked at.
             return fit_head(head, replace(job, train=sample, rows=some, prune=np.inf))[1]
 
-        choice = choose_features(train, shapes, heads, partial(self._trial_features, encoder), score, self.seed)
+        features_of = partial(self._trial_features, encoder)
+        choice = choose_features(train, shapes, heads, features_of, score, self.seed, self.optimize)
         self.trials_ = choice.trials
         rows = replace(rows, features=self._fit_features(train, every, choice.shape, encoder))
         self.head_, p = fit_head(choice.head, replace(job, rows=rows))
@@ -268,7 +274,8 @@ class Linear(Model):
         keeps = self.extreme_ is None and train.regime == self.regime_ and len(train) <= MOST_GROWTH * before
         # A label that was split, say, leaves its documents at an inner node.
         usual = usual_regime(train.hierarchy, train.labels) == "single_path"
-        if not keeps or train.weights is not None or usual != (self.rule_ == DEFAULT_RULES["single_path"]):
+        changed = self.optimize is None and usual != (self.rule_ == DEFAULT_RULES["single_path"])
+        if not keeps or train.weights is not None or changed:
             return super()._refit(train, before)
         find_head(self.head_.head).refuse(train)
         made = self._relearn(train, self.featurizer_.encoder, before)
