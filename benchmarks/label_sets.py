@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from treelabel import Hierarchy, Scores, evaluate, make_model, read, read_together, split
 from treelabel.hierarchy import LabelMatrix, label_matrix
 from treelabel.rules import decide
-from treelabel.selection.evidence import choose_rule
+from treelabel.selection.rule_choice import choose_rule
 
 DATA = Path(os.environ.get("TREELABEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SETS = ("esco", "reuters21578", "attack", "bibtex", "delicious")

@@ -53,7 +53,7 @@ def test_the_map_names_every_folder_and_only_files_that_are_there() -> None:
         ("core", "compute.py: compiled loops, and where threads are made", "compute.py", "ThreadPoolExecutor("),
         ("models", "beam.py: beam search down a label tree", "extreme/beam.py", "def search"),
         ("rules", "single_path.py: best leaf, the rule beam", "single_path.py", "def beam"),
-        ("selection", "evidence.py chooses the default rule", "evidence.py", "def choose_rule"),
+        ("selection", "rule_choice.py: the default rule", "rule_choice.py", "def choose_rule"),
         (
             "experiment",
             "plan.py: what is done already, which is how a killed study resumes",

@@ -12,7 +12,6 @@ from treelabel import Hierarchy, Scores
 from treelabel.calibration import contract, isotonic
 from treelabel.calibration import path_kernels as kernels
 from treelabel.calibration.contract import ABSENT, LEVELS, MarginCalibration, OutputSpace
-from treelabel.calibration.isotonic import GROWTH as ISOTONIC_GROWTH
 from treelabel.calibration.isotonic import Isotonic, apply_isotonic, competes, fit_isotonic, margin_calibration
 from treelabel.calibration.likelihood import (
     fit_beta,
@@ -245,14 +244,6 @@ def test_the_best_leaf_is_as_sure_as_it_is_right_where_likelihood_asks_for_somet
     assert sure.mean() == pytest.approx(right.mean(), abs=0.01)
     for some in np.array_split(np.argsort(sure), 4):
         assert sure[some].mean() == pytest.approx(right[some].mean(), abs=0.03)
-
-
-def test_log_odds_of_several_paths_are_smaller_for_more_documents() -> None:
-    calibration, margins = fitted("isotonic", "many")
-    assert isinstance(calibration, Isotonic)
-    fewer = calibration.for_more_documents(0.5)
-    assert fewer.coefficients[:, 2] == pytest.approx(calibration.coefficients[:, 2] + ISOTONIC_GROWTH * np.log(0.5))
-    assert fewer.probabilities(margins).sum() < calibration.probabilities(margins).sum()
 
 
 def test_paths_compete_where_there_are_several_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

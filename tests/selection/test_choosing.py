@@ -7,7 +7,8 @@ from tests.reference import matrix_of, sets_of
 from treelabel import Hierarchy, Scores, TreelabelError, evaluate
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules import decide
-from treelabel.selection.evidence import CANDIDATES, choose_rule, standard_error
+from treelabel.selection.goal import CANDIDATES
+from treelabel.selection.rule_choice import choose_rule, standard_error
 
 LEAVES = 12
 H = Hierarchy.from_paths([f"{top} > {top}{leaf}" for top in "ABC" for leaf in range(LEAVES // 3)])

@@ -17,15 +17,9 @@ from treelabel.cli.app import app
 from treelabel.hierarchy.label_ids import encode
 from treelabel.models.model_inputs import training_of
 from treelabel.scores import Scores
-from treelabel.selection.evidence import (
-    Evidence,
-    HeldOut,
-    RuleTrial,
-    decide_by_evidence,
-    documents_to_judge,
-    irregular_documents,
-)
+from treelabel.selection.evidence import Evidence, HeldOut, RuleTrial, irregular_documents
 from treelabel.selection.feature_choice import AUTO, draw_sample, is_worth_it, shape_of
+from treelabel.selection.rule_choice import decide_by_evidence, documents_to_judge
 from treelabel.selection.training import draw_folds, hold_out
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.ngram_names import named_ngrams
@@ -260,7 +254,7 @@ def test_the_rule_is_chosen_by_held_out_documents_where_labels_are_several() -> 
 def test_too_few_held_out_documents_decide_nothing() -> None:
     labels = encode(TREE, [["A1"]] * 5)
     held = HeldOut(Scores(TREE, np.zeros((5, len(TREE)))), labels)
-    assert decide_by_evidence(TREE, labels, held) == ("best_leaf", Evidence())
+    assert decide_by_evidence(TREE, labels, held) == ("best_leaf", Evidence(metric="leaf_accuracy"))
 
 
 # What is kept and said

@@ -13,16 +13,9 @@ from treelabel.calibration.candidates import CandidateIsotonic, CandidateSoftmax
 from treelabel.hierarchy import label_matrix
 from treelabel.models.model_inputs import training_of
 from treelabel.rules.registry import describe_rule
-from treelabel.selection.evidence import (
-    Evidence,
-    HeldOut,
-    RuleTrial,
-    choose_rule,
-    decide_by_evidence,
-    judge_most_frequent,
-    standard_error,
-)
+from treelabel.selection.evidence import Evidence, HeldOut, RuleTrial
 from treelabel.selection.feature_choice import is_worth_it, merge_singles, shape_of
+from treelabel.selection.rule_choice import choose_rule, decide_by_evidence, judge_most_frequent, standard_error
 from treelabel.selection.training import candidate_loss, draw_folds, hold_out, log_loss, log_losses
 
 TREE = Hierarchy.from_paths(["A > A1", "A > A2", "B > B1"])

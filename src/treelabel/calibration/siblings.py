@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from treelabel.calibration.contract import ABSENT, LARGEST_PARAMETER, LEVELS, MarginCalibration, OutputSpace, levels_of
+from treelabel.calibration.level_sums import fit_level_shifts
 from treelabel.calibration.likelihood import fit_sigmoid, fit_softmax_temperature
 from treelabel.calibration.path_kernels import Sums, mix_uniform
 from treelabel.calibration.path_softmax import fit_uniform_weights, sums_of
@@ -147,6 +148,15 @@ class SiblingSigmoid(MarginCalibration):
             if true.any():
                 sigmoids[level] = fit_sigmoid(margins, true)
         return replace(self, sigmoids=sigmoids)
+
+    def match_sums(self, evidence: FloatArray, labels: LabelMatrix, scale: float = 1.0) -> "SiblingSigmoid":
+        """Shift the intercepts until the sums of levels are true; see `MarginCalibration.match_sums`."""
+
+        def shifted(shifts: DoubleArray) -> "SiblingSigmoid":
+            return replace(self, sigmoids=self.sigmoids + np.column_stack([np.zeros(LEVELS + 1), shifts]))
+
+        shifts = fit_level_shifts(lambda each: shifted(each).probabilities(evidence), self.outputs, evidence, labels)
+        return shifted(scale * shifts)
 
     def check(self, arrays: Arrays) -> None:
         """Refuse nodes without an output."""

@@ -45,6 +45,16 @@ def fit(
     loss: Annotated[
         str | None, typer.Option(help="Loss, for models that take one; treelabel models lists them.")
     ] = None,
+    goal: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="METRIC",
+            help="What predictions will be judged by: the rule, and n-grams and head, are chosen for it. treelabel "
+            "metrics lists them.",
+            show_default="leaf accuracy, or hF1",
+        ),
+    ] = None,
     set: o.SetOption = None,  # noqa: A002
     valid: Annotated[Path | None, typer.Option(help="Data file to calibrate or to stop early on.")] = None,
     max_seconds: Annotated[float | None, typer.Option(help="Stop learning after this time, keeping the best.")] = None,
@@ -78,6 +88,7 @@ def fit(
       treelabel fit train.csv -o model
       treelabel fit train.csv -o model --preset best
       treelabel fit train.csv -o model --coverage 0.9
+      treelabel fit train.csv -o model --for micro_f1
       treelabel fit train.csv -o model --group customer --report report.html
       treelabel fit train.jsonl -o model --taxonomy tax.tsv --set C=1 \\
         --set min_df=2
@@ -101,10 +112,11 @@ def fit(
     if isinstance(settings.get("descriptions"), str) and suffixes(Path(settings["descriptions"]))[0] in RDF_FORMATS:
         # Alternative labels of a vocabulary describe its concepts.
         settings["descriptions"] = read_alternative_names(settings["descriptions"], read.language, read.limits)
-    named = {name: value for name, value in (("encoder", encoder), ("loss", loss)) if value is not None}
-    twice = [name for name in named if name in settings]
+    asked = (("encoder", "encoder", encoder), ("loss", "loss", loss), ("for", "optimize", goal))
+    twice = [(option, name) for option, name, value in asked if value is not None and name in settings]
     if twice:
-        raise TreelabelError(f"{twice[0]} was given twice: as --{twice[0]} and as --set {twice[0]}=")
+        raise TreelabelError(f"{twice[0][1]} was given twice: as --{twice[0][0]} and as --set {twice[0][1]}=")
+    named = {name: value for _, name, value in asked if value is not None}
     made = choose_model(model, preset, {"seed": seed, **named, **settings})
     # Hours of learning are not lost to a name that is taken.
     require_replaceable(output, force)

@@ -3,7 +3,7 @@
 import logging
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Self
 
@@ -16,6 +16,7 @@ from treelabel.core.validation import Between, validate
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.labelled_texts import stop_nodes
 from treelabel.hierarchy.moves import Moves
+from treelabel.metrics.registry import find_metric
 from treelabel.models.label_forms import LabelForm
 from treelabel.models.model_inputs import (
     reading_of,
@@ -30,11 +31,10 @@ from treelabel.selection.evidence import (
     SettingTrial,
     Stage,
     TuningTrial,
-    cover_by_evidence,
-    decide_by_evidence,
-    documents_to_judge,
     irregular_documents,
 )
+from treelabel.selection.goal import require_suitable
+from treelabel.selection.rule_choice import cover_by_evidence, decide_by_evidence, documents_to_judge
 
 # A model's file needs Training beside Model.
 from treelabel.selection.training import Training as Training
@@ -152,11 +152,37 @@ class Model(Predictor):
         train = train if sample_weight is None else train.with_weights(sample_weight)
         if train.labels.nnz == 0:
             raise TreelabelError("no document has a label, so there is nothing to learn")
+        if self._goal is not None:
+            require_suitable(self._goal, train.hierarchy, train.labels)
         return train
+
+    @property
+    def _goal(self) -> str | None:
+        """The metric to choose for, of models that have the setting `optimize`; None for the usual one."""
+        goal: str | None = getattr(self, "optimize", None)
+        return goal
+
+    @classmethod
+    def check_values(cls, settings: Mapping[str, Any], where: str = "the setting ") -> None:
+        """Refuse values that are not what the maker's type hints say, and unknown metrics to optimize.
+
+        Parameters
+        ----------
+        settings
+            Values by name; unknown names are passed over.
+        where
+            The beginning of messages.
+        """
+        super().check_values(settings, where)
+        if settings.get("optimize") is not None:
+            try:
+                find_metric(settings["optimize"])
+            except TreelabelError as error:
+                raise TreelabelError(f"{where}optimize: {error}") from None
 
     def _record_evidence(self, train: Training, held: HeldOut | None, coverage: float | None) -> None:
         """Choose the default rule by held-out documents, and keep what these and the training documents are like."""
-        self.rule_, evidence = decide_by_evidence(train.hierarchy, train.labels, held, self._trials())
+        self.rule_, evidence = decide_by_evidence(train.hierarchy, train.labels, held, self._trials(), self._goal)
         if coverage is not None:
             self.rule_, evidence = cover_by_evidence(train.hierarchy, train.labels, held, evidence, coverage)
         self.evidence_ = replace(evidence, stages=tuple(self._stages()), tuning=self._tuning())

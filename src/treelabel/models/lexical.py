@@ -105,6 +105,9 @@ class Lexical(Model):
         Inverse strength of regularization of the ranker, as in scikit-learn.
     seed : int
         Seed of the random numbers.
+    optimize : str or None
+        The metric that predictions will be judged by, a row of METRICS: the default rule is chosen for it. None stands
+        for leaf accuracy of documents with one leaf each, and for hF1 of others.
 
     >>> h = Hierarchy.flat(["Solar cells", "Wind turbine"])
     >>> texts = ["a solar cell on the roof", "cells", "wind turbines at sea", "the wind"] * 5
@@ -121,6 +124,7 @@ class Lexical(Model):
     descriptions: Descriptions = None
     C: Cost = 1.0
     seed: Seed = 0
+    optimize: str | None = None
 
     def _check_settings(self) -> None:
         check_descriptions(self.descriptions)

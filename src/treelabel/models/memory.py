@@ -120,6 +120,9 @@ class Memory(GrowingModel):
         N-grams are those of at least this many texts.
     seed : int
         Seed of the random numbers.
+    optimize : str or None
+        The metric that predictions will be judged by, a row of METRICS: the default rule is chosen for it. None stands
+        for leaf accuracy of documents with one leaf each, and for hF1 of others.
 
     >>> h = Hierarchy.flat(["music", "sports", "chess"])
     >>> texts = ["the band plays", "the goal of the match"] * 5
@@ -145,6 +148,7 @@ class Memory(GrowingModel):
     ngram_range: NgramRange = (1, 1)
     min_df: Count = 1
     seed: Seed = 0
+    optimize: str | None = None
 
     def _check_settings(self) -> None:
         check_descriptions(self.descriptions)

@@ -92,6 +92,9 @@ class Prototype(GrowingModel):
         Descriptions of labels that are added to their texts; they take the place of names that are codes.
     seed : int
         Seed of the random numbers.
+    optimize : str or None
+        The metric that predictions will be judged by, a row of METRICS: the default rule is chosen for it. None stands
+        for leaf accuracy of documents with one leaf each, and for hF1 of others.
     """
 
     name = "prototype"
@@ -107,6 +110,7 @@ class Prototype(GrowingModel):
     label_text: Literal["name", "path"] = "name"
     descriptions: Descriptions = None
     seed: Seed = 0
+    optimize: str | None = None
 
     # Learning
 

@@ -50,6 +50,9 @@ class NetworkSettings(Model):
         How the network is trained; its fields are settings of the model, too.
     seed
         Seed of the random numbers.
+    optimize
+        The metric that predictions will be judged by, a row of METRICS: the default rule is chosen for it. None stands
+        for leaf accuracy of documents with one leaf each, and for hF1 of others.
     """
 
     needs_encoder = True
@@ -92,6 +95,7 @@ class NetworkSettings(Model):
     dropout: PartialShare | None = None
     training: TrainingArguments = DEFAULT_ARGUMENTS
     seed: Seed = 0
+    optimize: str | None = None
 
     def make_network(self, spec: "NetworkSpec") -> "Network":
         """Make the network with random weights, which depend on torch's seed."""

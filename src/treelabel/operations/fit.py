@@ -159,6 +159,7 @@ def fit(
     text: str | Sequence[str] | None = None,
     model: str | Model | None = None,
     preset: str | None = None,
+    optimize: str | None = None,
     hierarchy: Hierarchy | None = None,
     sep: str | None = None,
     label_sep: str | None = None,
@@ -187,6 +188,10 @@ def fit(
         A row of MODELS, or a model.
     preset
         A row of PRESETS in place of a model: "fast", "balanced" (the default) or "best".
+    optimize
+        The metric that predictions will be judged by, a row of METRICS such as "micro_f1": the rule, and n-grams and
+        head where models choose them, are chosen for it. By default the rule is best for leaf accuracy where documents
+        have one leaf each, and else for hF1.
     hierarchy
         The hierarchy; by default made of the labels.
     sep
@@ -217,7 +222,7 @@ def fit(
     ['pet > cat']
     """
     _refuse_wrong_arguments(data, settings)
-    made = choose_model(model, preset, settings)
+    made = choose_model(model, preset, settings if optimize is None else {**settings, "optimize": optimize})
     options = {"valid": valid, "progress": progress, "max_seconds": max_seconds, "coverage": coverage}
     if is_frame(data):
         frame = Frame.of(data)

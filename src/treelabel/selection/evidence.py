@@ -1,29 +1,19 @@
-"""Evidence from documents that a model had not learned from: how good it is, what it chose, and its default rule.
+"""Evidence from documents that a model had not learned from: how good it is, and what was tried and chosen."""
 
-The default rule is the simplest one that no other beats on held-out documents.
-"""
-
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 
-from treelabel.core.errors import TreelabelError
-from treelabel.core.registry import with_settings
-from treelabel.core.types import DoubleArray, LongArray
-from treelabel.core.validation import Between, JsonRecord, Share
+from treelabel.core.types import LongArray
+from treelabel.core.validation import AnyFloat, Between, JsonRecord, Share
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels, row_sizes
+from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.hierarchy.labelled_texts import Regime, regime_of, usual_regime
-from treelabel.metrics.batch import Batch, Context
-from treelabel.metrics.overlap import hf1, subset_accuracy
 from treelabel.metrics.shared_formulas import least_share
-from treelabel.rules.decisions import decide
-from treelabel.rules.path_counts import fit_counts
-from treelabel.rules.registry import DEFAULT_RULES, describe_rule
+from treelabel.rules.registry import describe_rule
 from treelabel.scores.score_matrix import Scores
-from treelabel.selection.guarantee import Guarantee, promise_coverage
+from treelabel.selection.guarantee import Guarantee
 from treelabel.selection.training import Training
 
 # With fewer held-out documents nothing is concluded from them.
@@ -33,12 +23,6 @@ MOST_TRIED_SCORES = 1 << 25
 MOST_TRIED = 2_000
 # A 95% interval has this many standard errors on either side.
 STANDARD_ERRORS = 1.96
-# Stands for `optimal:samples_f1` with the weights of numbers of paths that are fitted to the same documents.
-FITTED = "optimal:samples_f1(counts=fitted)"
-# The rules that are tried, simple ones first.
-CANDIDATES = ("best_leaf", "threshold@0.5", "optimal:hf1", "optimal:samples_f1", FITTED)
-# Weights are fitted to at most this many documents of each half, to judge them by the other.
-MOST_OF_HALF = 500
 
 Count = Annotated[int, Between(0, 1 << 62)]
 
@@ -74,22 +58,31 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class RuleTrial(JsonRecord):
-    """The result of one rule: the mean F1 of closed sets, its standard error, and the share of sets that are right."""
+    """The result of one rule: the mean F1 of closed sets, its standard error, and the share of sets that are right.
+
+    `value` is that of the metric that was chosen for, with its standard error, where another one was asked for.
+    """
 
     rule: str
     f1: Share
     standard_error: float
     exact: Share
+    value: AnyFloat | None = None
+    value_error: AnyFloat | None = None
 
 
 @dataclass(frozen=True)
 class SettingTrial(JsonRecord):
-    """Settings, the mean log loss of held-out documents with them, and whether they were chosen."""
+    """Settings, the mean log loss of held-out documents with them, and whether they were chosen.
+
+    `value` is that of the metric by which they were chosen, where one was asked for.
+    """
 
     settings: str
     loss: float
     standard_error: float
     chosen: bool = False
+    value: AnyFloat | None = None
 
 
 @dataclass(frozen=True)
@@ -155,6 +148,8 @@ class Evidence(JsonRecord):
         What tuning the encoder was worth, where that was tried.
     guarantee : Guarantee or None
         What the rule promises, where a coverage was asked for.
+    metric : str
+        The metric that the rule was chosen for, and features where `trials` have its value; empty if nobody knows.
     """
 
     documents: Count = 0
@@ -165,6 +160,7 @@ class Evidence(JsonRecord):
     unlabelled: Count = 0
     tuning: TuningTrial | None = None
     guarantee: Guarantee | None = None
+    metric: str = ""
 
     def result_of(self, rule: str) -> RuleTrial | None:
         """Return the result of a rule, if it was tried."""
@@ -222,51 +218,39 @@ class Evidence(JsonRecord):
             without = f"; {self.unlabelled:,} without a label were not judged" if self.unlabelled else ""
             parts.append(
                 f"held out ({self.documents:,} documents, judged before they were learned{without}): "
-                f"{name} {_with_half(result.exact, exact)}, "
-                f"hF1 {_with_half(result.f1, f1)}, by {describe_rule(rule)}"
+                f"{name} {_with_half(result.exact, exact)}, hF1 {_with_half(result.f1, f1)}"
+                f"{self._asked(result)}, by {describe_rule(rule)}{self._chosen_for()}"
             )
             usual = self.compare_with_most_frequent(rule)
             parts += [usual] if usual else []
-        if self.trials:
-            least = min(trial.loss for trial in self.trials)
-            why = {False: " (chosen: what is larger gains too little to be sure of it)", True: " (chosen)"}
-            tried = ", ".join(
-                f"{trial.settings} {trial.loss:.3f}{why[trial.loss == least] if trial.chosen else ''}"
-                for trial in self.trials
-            )
-            parts.append(f"tried (log loss of a sample): {tried}")
+        parts += [self._describe_trials()] if self.trials else []
         parts += [str(each) for each in (self.tuning, self.guarantee) if each is not None]
         return "; ".join(parts)
 
+    def _asked(self, result: RuleTrial) -> str:
+        """Say what a rule reached in the metric that was asked for."""
+        if result.value is None or result.value_error is None or self.metric == "hf1":
+            return ""
+        return f", {self.metric} {result.value:.3f} ± {STANDARD_ERRORS * result.value_error:.3f}"
 
-def cover_by_evidence(
-    hierarchy: Hierarchy, labels: LabelMatrix, held: HeldOut | None, evidence: Evidence, coverage: float
-) -> tuple[str, Evidence]:
-    """Replace the rule of a model that has learned by one that covers the truth: see `promise_coverage`.
+    def _chosen_for(self) -> str:
+        """Say which metric the rule was chosen for."""
+        if not self.metric:
+            return ""
+        shown = {"leaf_accuracy": "leaf accuracy", "hf1": "hF1"}.get(self.metric, self.metric)
+        return f", chosen for {shown}"
 
-    Parameters
-    ----------
-    labels : csr_array of shape (documents, nodes)
-        The labels of training documents.
-    held : HeldOut or None
-        Held-out documents.
-    evidence : Evidence
-        What is known already.
-    coverage : float
-        Above 0 and below 1.
-
-    Returns
-    -------
-    (str, Evidence)
-        The rule, and the evidence with what it promises and reaches.
-    """
-    held = documents_to_judge(hierarchy, labels, held)
-    known = (None, None) if held is None else (held.scores, held.labels)
-    rule, guarantee = promise_coverage(hierarchy, labels, *known, coverage)
-    assert held is not None
-    some = held.sample()
-    tried = choose_rule(some.scores, some.labels, (rule,), None if some.groups is None else some.groups.tolist())
-    return rule, replace(evidence, rules=(*evidence.rules, *tried.tried), guarantee=guarantee)
+    def _describe_trials(self) -> str:
+        """Say what settings were worth, and which were chosen."""
+        least = min(trial.loss for trial in self.trials)
+        has_values = all(trial.value is not None for trial in self.trials)
+        why = {False: " (chosen: what is larger gains too little to be sure of it)", True: " (chosen)"}
+        tried = ", ".join(
+            f"{trial.settings} {trial.value if has_values else trial.loss:.3f}"
+            f"{why[has_values or trial.loss == least] if trial.chosen else ''}"
+            for trial in self.trials
+        )
+        return f"tried ({self.metric if has_values else 'log loss'} of a sample): {tried}"
 
 
 def _with_half(value: float, half: float) -> str:
@@ -274,227 +258,6 @@ def _with_half(value: float, half: float) -> str:
     if value in (0, 1):
         return f"{value:.3f} (at {f'least {1 - half:.3f}' if value == 1 else f'most {half:.3f}'})"
     return f"{value:.3f} ± {half:.3f}"
-
-
-def decide_by_evidence(
-    hierarchy: Hierarchy, labels: LabelMatrix, held: HeldOut | None, trials: Sequence[SettingTrial] = ()
-) -> tuple[str, Evidence]:
-    """Choose the rule of a model that has learned.
-
-    Documents of which at least 95% have one leaf each get their best leaf. Otherwise the rule is the simplest one that
-    no other beats on held-out documents; see `choose_rule`. Where there are too few of these, the regime tells it.
-    Documents without a label are judged only where documents have several paths: there, none may be right.
-
-    Parameters
-    ----------
-    labels : csr_array of shape (documents, nodes)
-        The labels of training documents.
-    held : HeldOut or None
-        Held-out documents.
-    trials : sequence of SettingTrial
-        What else was tried.
-
-    Returns
-    -------
-    (str, Evidence)
-        The rule, and what it was chosen by.
-    """
-    usual = usual_regime(hierarchy, labels)
-    documents = 0 if held is None else len(held.scores)
-    held = documents_to_judge(hierarchy, labels, held)
-    if held is None or len(held.scores) < FEWEST_HELD_OUT:
-        return DEFAULT_RULES[usual], Evidence(trials=tuple(trials))
-    left_out = documents - len(held.scores)
-    candidates = ("best_leaf",) if usual == "single_path" else None
-    some = held if candidates else held.sample()
-    groups = None if some.groups is None else some.groups.tolist()
-    chosen = choose_rule(some.scores, some.labels, candidates, groups)
-    usual_labels = judge_most_frequent(hierarchy, hierarchy.closure(labels), hierarchy.closure(some.labels))
-    return chosen.rule, Evidence(chosen.documents, chosen.tried, tuple(trials), (), usual_labels, left_out)
-
-
-def documents_to_judge(hierarchy: Hierarchy, labels: LabelMatrix, held: HeldOut | None) -> HeldOut | None:
-    """Return the held-out documents that have a label; all of them where training documents have several paths.
-
-    Without a label, nothing tells whether the one path that is predicted is right; among several paths, none may be.
-
-    Parameters
-    ----------
-    labels : csr_array of shape (documents, nodes)
-        The labels of training documents.
-    held : HeldOut or None
-        Held-out documents.
-
-    Returns
-    -------
-    HeldOut or None
-        None without any.
-    """
-    if held is None or usual_regime(hierarchy, labels) == "multi_path":
-        return held
-    labelled = held.labelled()
-    return labelled if len(labelled.scores) else None
-
-
-@dataclass(frozen=True)
-class ChosenRule:
-    """The rule that was chosen, as `decide` takes it, all that were tried, and on how many documents."""
-
-    rule: str
-    tried: tuple[RuleTrial, ...]
-    documents: int
-
-
-def choose_rule(
-    scores: Scores,
-    truth: LabelMatrix,
-    candidates: Sequence[str] | None = None,
-    groups: Sequence[Any] | None = None,
-) -> ChosenRule:
-    """Choose the simplest rule that no other beats in the mean F1 of documents, by held-out scores and truth.
-
-    A rule is beaten by another if the mean gain of that one exceeds one paired standard error: the standard deviation
-    of the differences by document over the square root of their number. F1 is that of closed sets, 1 if both are empty.
-    A rule that is best for a few irregular documents gains little on average, and does not displace a simpler one.
-    Weights of numbers of paths (`fit_counts`) are judged on documents that they were not fitted to: fitted to one half
-    of them (groups stay together), they decide the other; those that are returned are fitted to all. Costs what
-    deciding by each candidate and fitting costs.
-
-    Parameters
-    ----------
-    scores : Scores
-        Of documents that the model did not learn from.
-    truth : LabelMatrix, documents x nodes
-        Their labels, closed or not.
-    candidates : sequence of str, optional
-        The rules to try, in the order of preference. By default best_leaf, threshold@0.5, optimal:hf1,
-        optimal:samples_f1 and "optimal:samples_f1(counts=fitted)", which stands for that with fitted weights.
-    groups : sequence, optional
-        One value per document; documents that share one are not independent, and count together in standard errors.
-
-    Returns
-    -------
-    ChosenRule
-
-    >>> from treelabel.hierarchy import Hierarchy
-    >>> h = Hierarchy.from_paths(["A > B", "A > C"])
-    >>> chosen = choose_rule(Scores(h, [[1.0, 0.6, 0.4]] * 5), h.closure([[0, 1, 0]] * 3 + [[0, 0, 1]] * 2))
-    >>> chosen.rule, chosen.documents
-    ('best_leaf', 5)
-    >>> [(tried.rule, round(tried.f1, 2)) for tried in chosen.tried[:2]]
-    [('best_leaf', 0.8), ('threshold@0.5', 0.8)]
-    """
-    true = _require_truth(scores, truth)
-    group = _group_numbers(groups, len(scores))
-    rules = tuple(CANDIDATES if candidates is None else candidates)
-    if not rules:
-        raise TreelabelError("no rule to choose from; expected at least one candidate")
-    tried, values = [], []
-    for rule in rules:
-        if rule == FITTED:
-            f1, exact = _judge_fitted(scores, true, group)
-            name = with_settings("optimal:samples_f1", fit_counts(scores, true))
-        else:
-            f1, exact = _judge(scores.hierarchy, decide(scores, rule).csr, true)
-            name = rule
-        tried.append(RuleTrial(name, float(f1.mean()), standard_error(f1, group), float(exact.mean())))
-        values.append(f1)
-    return ChosenRule(tried[_simplest_unbeaten(values, group)].rule, tuple(tried), len(scores))
-
-
-def judge_most_frequent(hierarchy: Hierarchy, labels: LabelMatrix, truth: LabelMatrix) -> RuleTrial:
-    """Judge the rule that gives every document the set of labels that is the most frequent one in training.
-
-    Parameters
-    ----------
-    labels : LabelMatrix, documents x nodes
-        The labels of training documents, closed.
-    truth : LabelMatrix, documents x nodes
-        Those of the documents to judge, closed.
-
-    Returns
-    -------
-    RuleTrial
-
-    >>> from treelabel.hierarchy import Hierarchy
-    >>> h = Hierarchy.from_paths(["A > B", "A > C"])
-    >>> judge_most_frequent(h, h.closure([[0, 1, 0]] * 2 + [[0, 0, 1]]), h.closure([[0, 1, 0], [0, 0, 1]])).f1
-    0.75
-    """
-    bits = np.random.default_rng(0).integers(0, 1 << 62, labels.shape[1], np.int64)
-    total = np.concatenate([[0], np.cumsum(bits[labels.indices], dtype=np.int64)])
-    _, first, counts = np.unique(np.diff(total[labels.indptr]), return_index=True, return_counts=True)
-    f1, exact = _judge(hierarchy, labels[np.full(truth.shape[0], first[np.argmax(counts)])], truth)
-    error = standard_error(f1, np.arange(len(f1)))
-    return RuleTrial("most frequent labels", float(f1.mean()), error, float(exact.mean()))
-
-
-def _judge_fitted(scores: Scores, true: LabelMatrix, group: LongArray) -> tuple[DoubleArray, DoubleArray]:
-    """Judge each half of the documents by weights that are fitted to the other half."""
-    half = np.random.default_rng(0).permutation(int(group.max()) + 1)[group] % 2
-    f1, exact = np.zeros(len(group)), np.zeros(len(group))
-    for part in (0, 1):
-        rows, others = np.flatnonzero(half == part), np.flatnonzero(half != part)
-        counts = fit_counts(scores[others], true[others], most_documents=MOST_OF_HALF)
-        rule = with_settings("optimal:samples_f1", counts)
-        f1[rows], exact[rows] = _judge(scores.hierarchy, decide(scores[rows], rule).csr, true[rows])
-    return f1, exact
-
-
-def _require_truth(scores: Scores, truth: LabelMatrix) -> LabelMatrix:
-    closed = scores.hierarchy.closure(as_labels(truth, len(scores.hierarchy), "truth"))
-    if closed.shape[0] != len(scores):
-        raise TreelabelError(f"{len(scores):,} rows of scores, but the truth of {closed.shape[0]:,} documents")
-    if len(scores) == 0:
-        raise TreelabelError("no documents to choose a rule on; expected held-out documents with their labels")
-    return closed
-
-
-def _group_numbers(groups: Sequence[Any] | None, documents: int) -> LongArray:
-    if groups is None:
-        return np.arange(documents)
-    if len(groups) != documents:
-        raise TreelabelError(f"{len(groups):,} groups for {documents:,} documents; expected one for each")
-    numbers: LongArray = np.unique(np.asarray(groups), return_inverse=True)[1]
-    return numbers
-
-
-def _judge(hierarchy: Hierarchy, decisions: LabelMatrix, truth: LabelMatrix) -> tuple[DoubleArray, DoubleArray]:
-    """Compute the F1 of each document's closed set, 1 if both are empty, and whether it is right as a whole."""
-    batch = Batch(Context(hierarchy), truth, decisions)
-    return hf1(batch), subset_accuracy(batch)
-
-
-def standard_error(values: DoubleArray, group: LongArray) -> float:
-    """Compute the standard error of a mean, documents of a group counting together; infinite for a single group.
-
-    Parameters
-    ----------
-    group : array of shape (documents,)
-        The number of each document's group.
-
-    Returns
-    -------
-    float
-
-    >>> standard_error(np.array([0.0, 1.0, 0.0, 1.0]), np.arange(4)).__round__(4)
-    0.2887
-    >>> standard_error(np.array([0.0, 0.0, 1.0, 1.0]), np.array([0, 0, 1, 1]))
-    0.5
-    """
-    sums = np.bincount(group, weights=values - values.mean())
-    if len(sums) < 2:
-        return float("inf")
-    return float(np.sqrt((sums**2).sum() * len(sums) / (len(sums) - 1)) / len(values))
-
-
-def _simplest_unbeaten(values: Sequence[DoubleArray], group: LongArray) -> int:
-    """Find the first rule whose mean no other exceeds by more than one standard error of the difference."""
-    for number, f1 in enumerate(values):
-        gains = [other - f1 for other in values]
-        if not any(gain.mean() > standard_error(gain, group) for gain in gains):
-            return number
-    return int(np.argmax([f1.mean() for f1 in values]))
 
 
 def irregular_documents(hierarchy: Hierarchy, labels: LabelMatrix) -> str:

@@ -6,6 +6,7 @@ documents drawn at random would leave most labels of a large hierarchy with none
 
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -14,10 +15,14 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import kernel
+from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.hierarchy.label_matrices import keep_entries
+from treelabel.rules.decisions import decide
+from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import SettingTrial
+from treelabel.selection.goal import Goal, Judgement
 from treelabel.selection.training import Training, hold_out, log_losses
 from treelabel.text.ngrams import NgramShape
 
@@ -80,8 +85,9 @@ def choose_features(
     features_of: Callable[[Strings, Sequence[NgramShape]], Callable[[NgramShape], sparse.csr_array]],
     score: Callable[[str, Training, LongArray, sparse.csr_array], Any],
     seed: int,
+    metric: str | None = None,
 ) -> FeatureChoice:
-    """Choose n-grams, then the head, each by the log loss of held-out documents of a sample.
+    """Choose n-grams, then the head, each by the log loss of held-out documents of a sample, or by another metric.
 
     The first of them is kept unless another one loses less by a standard error and by 2%. Costs at most as many fits as
     there are candidates, each to half of the documents and of the labels, and to 4,000 documents at most. When it is
@@ -102,6 +108,8 @@ def choose_features(
         of the held-out documents by what was learned from the others.
     seed : int
         Seed of the sample.
+    metric : str or None
+        The metric to choose by, a row of METRICS: that of the best of a few simple rules. None for log loss.
 
     Returns
     -------
@@ -113,7 +121,8 @@ def choose_features(
     held = hold_out(len(sample), int(HELD_OUT * len(sample)), seed, sample.groups)
     if not len(held) or not sample[held].labels.nnz:
         return FeatureChoice(shapes[0], heads[0])
-    tried: dict[tuple[NgramShape, str], DoubleArray] = {}
+    tried: dict[tuple[NgramShape, str], tuple[DoubleArray, Judgement | None]] = {}
+    goal = None if metric is None else Goal.of(metric, sample.hierarchy, sample.labels)
     features = features_of(sample.texts, shapes)
 
     @cache
@@ -122,8 +131,9 @@ def choose_features(
 
     def losses(shape: NgramShape, head: str) -> DoubleArray:
         if (shape, head) not in tried:
-            tried[shape, head] = log_losses(score(head, sample, held, features_with(shape)), sample[held])
-        return tried[shape, head]
+            p = score(head, sample, held, features_with(shape))
+            tried[shape, head] = log_losses(p, sample[held]), goal and judge_probabilities(goal, p, sample[held])
+        return _losses(goal, *tried[shape, head])
 
     def is_better(one: tuple[NgramShape, str], other: tuple[NgramShape, str]) -> bool:
         before = losses(*one)
@@ -137,7 +147,31 @@ def choose_features(
             best = (best[0], head) if is_better(best, (best[0], head)) else best
     except KeyboardInterrupt:
         train.stop.interrupt()
-    return FeatureChoice(*best, tuple(_trial(*which, values, which == best) for which, values in tried.items()))
+    return FeatureChoice(*best, tuple(_trial(*which, *values, which == best) for which, values in tried.items()))
+
+
+def _losses(goal: Goal | None, log_losses: DoubleArray, judged: Judgement | None) -> DoubleArray:
+    """Return what settings are compared by: log losses, or what the metric lacks of 1, the best value of most."""
+    if goal is None or judged is None:
+        return log_losses
+    return 1 - judged.shares if goal.sign > 0 else judged.shares
+
+
+def judge_probabilities(goal: Goal, p: Any, held: Training) -> Judgement:
+    """Judge the probabilities of some documents by a metric; one of decisions by the best of a few simple rules."""
+    scores, true = Scores(held.hierarchy, p), held.closed_labels
+    group = np.arange(len(held)) if held.groups is None else np.unique(held.groups, return_inverse=True)[1]
+    if not goal.is_of_decisions:
+        return goal.judge(true, None, scores, group)
+    rules = goal.exact_rules or ("best_leaf", f"threshold@{goal.best_threshold(scores, true):g}")
+    judged = []
+    for rule in rules:
+        # A metric of single labels cannot judge a rule that predicts several.
+        with suppress(TreelabelError):
+            judged.append(goal.judge(true, decide(scores, rule).csr, scores, group))
+    if not judged:
+        raise TreelabelError(f"no rule predicts what {goal.metric.name} can judge; choose for another metric")
+    return max(judged, key=lambda each: goal.sign * each.value)
 
 
 def merge_singles(features: sparse.csr_array) -> sparse.csr_array:
@@ -205,14 +239,15 @@ def is_worth_it(before: DoubleArray, after: DoubleArray) -> bool:
     gain = before - after
     if len(gain) < 2:
         return False
-    return bool(gain.mean() > max(gain.std(ddof=1) / np.sqrt(len(gain)), LEAST_GAIN * before.mean()))
+    return bool(gain.mean() > max(gain.std(ddof=1) / np.sqrt(len(gain)), LEAST_GAIN * abs(before.mean())))
 
 
-def _trial(shape: NgramShape, head: str, losses: DoubleArray, chosen: bool) -> SettingTrial:
+def _trial(shape: NgramShape, head: str, losses: DoubleArray, judged: Judgement | None, chosen: bool) -> SettingTrial:
     error = losses.std(ddof=1) / np.sqrt(len(losses)) if len(losses) > 1 else np.inf
     ranges = {"ngram_range": shape.ngram_range, "char_ngram_range": shape.char_ngram_range}
     settings = [f"{name}={value}" for name, value in ranges.items() if value is not None]
-    return SettingTrial(" ".join([*settings, f"head={head}"]), float(losses.mean()), float(error), chosen)
+    value = None if judged is None else judged.value
+    return SettingTrial(" ".join([*settings, f"head={head}"]), float(losses.mean()), float(error), chosen, value)
 
 
 def draw_sample(train: Training, seed: int) -> Training:

@@ -102,6 +102,9 @@ class Stack(Model):
         A folder from which tuning goes on after it was killed, to the same weights.
     seed : int
         Seed of the random numbers.
+    optimize : str or None
+        The metric that predictions will be judged by, a row of METRICS: the default rule is chosen for it. None stands
+        for leaf accuracy of documents with one leaf each, and for hF1 of others.
     """
 
     name = "stack"
@@ -118,6 +121,7 @@ class Stack(Model):
     tune_seconds: Seconds | None = None
     checkpoint_dir: str | None = None
     seed: Seed = 0
+    optimize: str | None = None
 
     @property
     def exhaustive(self) -> bool:

@@ -119,6 +119,9 @@ class Extreme(Model):
         Passes over the documents at most.
     seed : int
         Seed of the random numbers.
+    optimize : str or None
+        The metric that predictions will be judged by, a row of METRICS: the default rule is chosen for it. None stands
+        for leaf accuracy of documents with one leaf each, and for hF1 of others.
     """
 
     name = "extreme"
@@ -149,6 +152,7 @@ class Extreme(Model):
     cv: Folds = 5
     max_iter: Annotated[int, Between(1, 10_000)] = 7
     seed: Seed = 0
+    optimize: str | None = None
 
     @property
     def exhaustive(self) -> bool:

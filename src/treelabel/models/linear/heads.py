@@ -39,7 +39,8 @@ from treelabel.selection.training import Training
 class HeadTask:
     """The input of a fit of a head: features and labels, how they are divided, and settings of the model.
 
-    `c` is scikit-learn's C: the weight of errors against that of large weights; None for the head's own.
+    `c` is scikit-learn's C: the weight of errors against that of large weights; None for the head's own. `has_last`
+    says that sums of probabilities are corrected on the last fold, to which nothing else is fitted.
     """
 
     rows: TrainingRows
@@ -47,6 +48,7 @@ class HeadTask:
     c: float | None = None
     tau: float = 0.0
     prune: float = 0.0
+    has_last: bool = False
 
 
 @dataclass(frozen=True)
@@ -275,9 +277,17 @@ def fit_head(name: str, job: HeadTask) -> tuple[FittedHead, Any]:
     """
     head, train, rows = HEADS[name], job.train, job.rows
     outputs, collector = _train(head, job)
-    fitted = head.calibration(train.regime)(outputs).fit(collector.margins, train.labels[rows.held])
-    p = fitted.probabilities(collector.margins)
-    if rows.learn_all:
+    margins, labels = collector.margins, train.labels[rows.held]
+    last = len(rows.held) - (len(rows.folds[-1]) if job.has_last else 0)
+    fitted = head.calibration(train.regime)(outputs).fit(margins[:last], labels[:last])
+    fitted = fitted.match_sums(margins[:last], labels[:last])
+    p = fitted.probabilities(margins[:last])
+    if job.has_last:
+        # What changed between the documents of both folds goes on to all documents, by the log of their number.
+        first, second = (1 - len(fold) / len(train) for fold in rows.folds)
+        p = np.concatenate([p, fitted.match_sums(margins[last:], labels[last:]).probabilities(margins[last:])])
+        fitted = fitted.match_sums(margins[last:], labels[last:], np.log(first) / np.log(first / second))
+    elif rows.learn_all:
         fitted = fitted.for_more_documents(1 - len(rows.held) / len(rows.folds) / len(train))
     return FittedHead(name, SparseWeights(collector.weights(), collector.bias), fitted), p
 

@@ -42,7 +42,7 @@ from treelabel.rules.registry import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut, SettingTrial
 from treelabel.selection.feature_choice import AUTO, choose_features, shape_of
-from treelabel.selection.training import validation_folds
+from treelabel.selection.training import hold_out, validation_folds
 from treelabel.text.ngram_names import named_ngrams
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Occurrences, Tfidf
@@ -55,6 +55,10 @@ if TYPE_CHECKING:
 VALIDATION_FRACTION = 0.2
 MOST_HELD_MARGINS = 1 << 26
 FEWEST_HELD_OUT = 200
+# Where this share of the labels of held-out documents is unknown without these, another fold of this share of the
+# documents, and at most so many, shows what sums of probabilities become.
+MANY_UNKNOWN = 0.02
+LAST_FRACTION, MOST_LAST = 0.05, 2_000
 # From this many documents on, conditional heads are tried.
 WORTH_A_HEAD = 5_000
 # Words of all texts x labels that one output per label is learned for: about a minute of one core, and twice that for
@@ -141,6 +145,10 @@ class Linear(Model):
         Passes over the documents at most.
     seed : int
         Seed of the random numbers.
+    optimize : str or None
+        The metric that predictions will be judged by, a row of METRICS: n-grams, head and default rule are chosen for
+        it. None chooses n-grams and head by log loss, and the rule for leaf accuracy of documents with one leaf each,
+        and for hF1 of others.
     """
 
     name = "linear"
@@ -163,6 +171,7 @@ class Linear(Model):
     cv: Folds = 5
     max_iter: Annotated[int, Between(1, 10000)] = 7
     seed: Seed = 0
+    optimize: str | None = None
 
     def _check_settings(self) -> None:
         if self.head != "auto":
@@ -206,10 +215,13 @@ class Linear(Model):
             # No weight is stored: only the margins of held-out documents are looked at.
             return fit_head(head, replace(job, train=sample, rows=some, prune=np.inf))[1]
 
-        choice = choose_features(train, shapes, heads, partial(self._trial_features, encoder), score, self.seed)
+        features_of = partial(self._trial_features, encoder)
+        choice = choose_features(train, shapes, heads, features_of, score, self.seed, self.optimize)
         self.trials_ = choice.trials
-        rows = replace(rows, features=self._fit_features(train, every, choice.shape, encoder))
-        self.head_, p = fit_head(choice.head, replace(job, rows=rows))
+        last = self._last_fold(train, folds, choice.head)
+        features = self._fit_features(train, every, choice.shape, encoder)
+        rows = replace(rows, features=features, folds=[*folds, *last])
+        self.head_, p = fit_head(choice.head, replace(job, rows=rows, has_last=bool(last)))
         return HeldOut.of(p, every[rows.held])
 
     def _trials(self) -> Sequence[SettingTrial]:
@@ -244,6 +256,28 @@ class Linear(Model):
         usual = min(int(VALIDATION_FRACTION * len(train)), most)
         return validation_folds(train, self.cv, self.validation_fraction, usual, self.seed)
 
+    def _last_fold(self, train: Training, folds: Sequence[LongArray], head: str) -> list[LongArray]:
+        """Draw a small fold, where documents have several paths and many labels are rare, or outputs are cheap.
+
+        A label that is unknown without the first fold is one more that looks likely once all documents are learned,
+        and sums of probabilities grow. So they are corrected by what is learned without very few documents. Conditional
+        heads have larger margins the more they learn.
+        """
+        if train.regime != "multi_path" or train.valid is not None or len(folds) != 1:
+            return []
+        rest = np.setdiff1d(np.arange(len(train)), folds[0])
+        known = np.zeros(len(train.hierarchy), np.bool_)
+        known[train.closed_labels[rest].indices] = True
+        held = train.closed_labels[folds[0]]
+        unknown = np.mean(~known[held.indices]) if held.nnz else 0.0
+        if unknown < MANY_UNKNOWN and find_head(head).groups is None:
+            return []
+        most = max(1, MOST_HELD_MARGINS // len(train.hierarchy))
+        wanted = min(max(FEWEST_HELD_OUT, int(LAST_FRACTION * len(train))), MOST_LAST, most, len(folds[0]) // 2)
+        groups = None if train.groups is None else train.groups[rest]
+        last = rest[hold_out(len(rest), wanted, self.seed, groups)]
+        return [last] if 0 < len(last) < len(folds[0]) else []
+
     # Going on
 
     def _chosen_settings(self) -> dict[str, Any]:
@@ -268,7 +302,8 @@ class Linear(Model):
         keeps = self.extreme_ is None and train.regime == self.regime_ and len(train) <= MOST_GROWTH * before
         # A label that was split, say, leaves its documents at an inner node.
         usual = usual_regime(train.hierarchy, train.labels) == "single_path"
-        if not keeps or train.weights is not None or usual != (self.rule_ == DEFAULT_RULES["single_path"]):
+        changed = self.optimize is None and usual != (self.rule_ == DEFAULT_RULES["single_path"])
+        if not keeps or train.weights is not None or changed:
             return super()._refit(train, before)
         find_head(self.head_.head).refuse(train)
         made = self._relearn(train, self.featurizer_.encoder, before)
@@ -299,7 +334,9 @@ class Linear(Model):
         made.hierarchy_, made.regime_ = train.hierarchy, train.regime
         shape = None if self.featurizer_.tfidf is None else self.featurizer_.tfidf.shape
         features = made._fit_features(train, train, shape, encoder)
-        rows = TrainingRows(features, [], self.max_iter, self.seed, skipped=made._folds(train))
+        folds = made._folds(train)
+        last = made._last_fold(train, folds, self.head_.head)
+        rows = TrainingRows(features, [], self.max_iter, self.seed, skipped=[*folds, *last])
         job = HeadTask(rows, train, self.C, self.tau, self.prune)
         made.head_ = refit_head(self.head_, job, before / len(train))
         return made

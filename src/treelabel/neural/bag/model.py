@@ -70,7 +70,7 @@ class Bag(Model):
     count half, and only if two documents have them. `vectors` is a text file of word vectors, from which known words
     begin; it sets the vector size. One thread gives the same result to the bit every time; several are faster, write to
     the same vectors without locks, and do not. With `warm_start` a second fit goes on from the first: its vectors are
-    kept, and new words get new ones.
+    kept, and new words get new ones. `optimize` names the metric that the default rule is chosen for.
     """
 
     name = "bag"
@@ -92,6 +92,7 @@ class Bag(Model):
     threads: Annotated[int, Between(1, 1024)] = 1
     warm_start: bool = False
     seed: Seed = 0
+    optimize: str | None = None
 
     # Learning
 
