@@ -64,7 +64,7 @@ def planned(home: Path, name: str) -> list[ShardJob]:
     scorer = BatchScorer(home / "model")
     files = sorted((home / "in").iterdir())
     jobs = {file: FileJob(scorer, file, {"need_labels": False}, home / name, "jsonl") for file in files}
-    return plan_shards("predict", jobs, home / name, ".jsonl")
+    return plan_shards(jobs, home / name, ".jsonl")
 
 
 def on_ray(cluster: Any, home: Path, name: str) -> RunSummary:

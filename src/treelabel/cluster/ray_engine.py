@@ -104,7 +104,7 @@ def _run(ray: Any, shards: Sequence[ShardJob], threads: int) -> Iterator[ShardRe
     """Run shards as tasks; those whose workers died too often are not yielded."""
     if not shards:
         return
-    folder = shards[0].job.scorer.folder
+    folder = shards[0].job.model_folder
     memory = needed_memory(folder) if folder is not None else WORKER_MEMORY
     _refuse_what_cannot_run(ray, threads, memory)
     options = {"num_cpus": threads, "memory": memory, "max_retries": MOST_RETRIES, "scheduling_strategy": "SPREAD"}
