@@ -1,5 +1,6 @@
 """Shards that are judged apart and merged: the bits of one pass, whoever judges what, and in whatever order."""
 
+import itertools
 import json
 import tempfile
 from pathlib import Path
@@ -106,7 +107,7 @@ def test_states_stored_and_merged_are_one_pass(cuts: list[int], seed: int, keep:
 
     def judged(edges: list[int], folder: Path | None) -> Judging:
         parts = []
-        for number, (start, stop) in enumerate(zip(edges, edges[1:], strict=False)):
+        for number, (start, stop) in enumerate(itertools.pairwise(edges)):
             part = Judging.begin(question, train.context(), train, None)
             if stop > start:
                 some = scores[start:stop]
