@@ -183,7 +183,7 @@ def test_what_no_node_can_run_is_refused_and_waiting_is_explained(
     cluster: Any, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_engine, "WORKER_MEMORY", 1 << 50)
-    with pytest.raises(TreelabelError, match="no node of the cluster can work on a shard, which needs 1 CPU"):
+    with pytest.raises(TreelabelError, match="no node of the cluster can work on a task, which needs 1 CPU"):
         on_ray(cluster, home, "refused")
     monkeypatch.undo()
     with (
@@ -200,7 +200,7 @@ def test_what_no_node_can_run_is_refused_and_waiting_is_explained(
         summary = run_shards(planned(home, "waiting")[:1], engine)
         ray.get(waiting)
     assert not summary.failed
-    assert any("no shard was finished in the last" in text and "0 CPUs" in text for text in said), said
+    assert any("no task was finished in the last" in text and "0 CPUs" in text for text in said), said
 
 
 def test_the_scorer_maps_batches_of_ray_data(cluster: Any, home: Path) -> None:
