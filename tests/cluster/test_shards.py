@@ -19,6 +19,7 @@ from tests.models.test_models import SETS
 from treelabel import TreelabelError, make_model
 from treelabel.cluster import shards
 from treelabel.cluster.shards import parse_share, plan_shards, run_here, run_shard, run_shards
+from treelabel.operations import bulk
 from treelabel.operations.batch_scorer import BatchScorer
 from treelabel.operations.bulk import FileJob, predict_file
 
@@ -55,7 +56,7 @@ def planned(model: Path, pattern: Path, folder: Path) -> list[shards.ShardJob]:
     scorer = BatchScorer(model)
     files = sorted(pattern.parent.iterdir())
     jobs = {file: FileJob(scorer, file, {"need_labels": False}, folder, "jsonl") for file in files}
-    return plan_shards("predict", jobs, folder, ".jsonl")
+    return plan_shards(jobs, folder, ".jsonl")
 
 
 def parts(folder: Path) -> dict[str, bytes]:
@@ -91,7 +92,9 @@ def test_scores_are_parts_too(model: Path, inputs: Path, tmp_path: Path, run: Ru
 KILLED = """
 import os, pickle, signal, sys
 from treelabel.cluster import shards
+from treelabel.operations import bulk
 
+STEPS = "sync", "file_sha256", "_write_json", "remove_file"
 step, count = int(sys.argv[2]), [0]
 
 def dying(function):
@@ -102,8 +105,8 @@ def dying(function):
         return function(*arguments, **named)
     return wrapper
 
-for name in ("predict_file", "sync", "file_sha256", "_write_json", "remove_file"):
-    setattr(shards, name, dying(getattr(shards, name)))
+for module, name in ((bulk, "predict_file"), *((shards, name) for name in STEPS)):
+    setattr(module, name, dying(getattr(module, name)))
 planned = pickle.loads(open(sys.argv[1], "rb").read())
 shards.run_shards(planned, shards.run_here)
 """
@@ -173,7 +176,7 @@ def test_a_full_disk_is_tried_once_more(
             raise OSError(28, "No space left on device")
         return predict_file(job)
 
-    monkeypatch.setattr(shards, "predict_file", full)
+    monkeypatch.setattr(bulk, "predict_file", full)
     assert not run_shards(jobs, run_here).failed
     assert tries.count("p3.parquet") == 2
     assert len(tries) == COUNT + 1

@@ -42,6 +42,10 @@ def bench(
     retry: Annotated[bool, typer.Option("--retry", help="Repeat runs that failed.")] = False,
     export: Annotated[Path | None, typer.Option(help="Write all values and verdicts into one JSON file.")] = None,
     style: Annotated[Style, typer.Option(help="How tables are written.")] = "paper",
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Run on the nodes of Ray, which see the same files: auto, or an address."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Run a study: data sets x systems x rules x metrics x seeds, from one small file to finished tables.
@@ -70,6 +74,11 @@ def bench(
     folder = Path("results", study.name) if output is None else output
     planned = make_plan(study, _listed(data), _listed(systems))
     options = RunOptions(jobs, seconds, keep_scores, retry)
+    if cluster is not None:
+        from treelabel.cluster.remote_command import cluster_cpus, launcher
+
+        most = cluster_cpus(cluster) if jobs is None else jobs
+        options = replace(options, jobs=most, launcher=tuple(launcher(cluster)))
     _print_plan(planned, find_progress(planned, folder, options), seconds)
     if plan:
         if json:

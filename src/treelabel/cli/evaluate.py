@@ -14,9 +14,11 @@ from treelabel.cli.judge import (
     is_model_folder,
     metric_names,
     opened_predictions,
+    unseen_paths,
     with_unseen_labels,
 )
-from treelabel.cli.printing import print_json, print_result
+from treelabel.cli.printing import print_json, print_note, print_result
+from treelabel.cli.sharding import ClusterOption, Sharding, ShardOption
 from treelabel.core.errors import TreelabelError
 
 if TYPE_CHECKING:
@@ -51,6 +53,12 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Write the wrong documents, worst first (the same formats)."),
     ] = None,
+    shard: ShardOption = None,
+    cluster: ClusterOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Folder for what is found of each file, with --shard or --cluster."),
+    ] = None,
     force: o.ForceOption = False,
     require_signature: o.SignatureOption = None,
     json: o.JsonOption = False,
@@ -70,6 +78,9 @@ def evaluate(
     documents, except for a few bytes per document and metric with --intervals, and for the texts of at most 100,000
     documents with --errors.
 
+    With --cluster or --shard, each test file is judged apart; what is found of it is stored in OUTPUT, and merged to
+    the result of one pass. The last share prints it; so does any share that is run again.
+
     \b
     Examples:
       treelabel evaluate model test.csv
@@ -79,18 +90,19 @@ def evaluate(
       treelabel evaluate test.csv predictions.jsonl --train train.csv \\
         --by-label --errors errors.csv
       treelabel predict model test.csv -o - | treelabel evaluate test.csv -
+      treelabel evaluate model 'test/*.parquet' --cluster auto -o states
     """
     from treelabel.core.inputs import STANDARD
-    from treelabel.data.io.tables import repeatable, require_table_format, write_table
+    from treelabel.data.io.tables import require_table_format
 
     if is_model_folder(predictions):
         raise TreelabelError(f"{predictions} is a model, which stands first: treelabel evaluate {predictions} TEST")
     if truth == predictions == STANDARD:
         raise TreelabelError("only one of the two files can be standard input (-)")
-    for output in (by_label_output, errors):
-        if output is not None:
-            require_table_format(output)
-            o.check_output(output, force, truth, predictions, train)
+    for table in (by_label_output, errors):
+        if table is not None:
+            require_table_format(table)
+            o.check_output(table, force, truth, predictions, train)
     if errors is not None and errors == by_label_output:
         raise TreelabelError(f"{errors}: --errors and --by-label-output name the same file; give each its own")
     asked = {
@@ -99,28 +111,61 @@ def evaluate(
         "by_label": by_label or by_label_output is not None,
         "errors": errors is not None,
     }
-    # Files are read more than once.
-    if is_model_folder(truth):
-        with repeatable(predictions, read.format) as test:
-            judged = _judge_model(truth, test, read, train, rule, require_signature, asked)
+    where = Sharding.of(shard, cluster)
+    if where is not None:
+        judged = _judge_shards(where, truth, predictions, output, read, train, rule, require_signature, asked)
     else:
-        with repeatable(truth, read.format) as true, repeatable(predictions) as system:
-            judged = _judge(true, system, read, train, rule=rule, **asked)
+        judged = _judge_files(truth, predictions, read, train, rule, require_signature, asked)
+    if judged is not None:
+        written = _write_tables(judged, by_label_output, errors)
+        systems = f"{truth} {predictions}" if is_model_folder(truth) else f"--truth {truth} --predictions {predictions}"
+        _print_judged(judged, intervals, by_label, written, json, f"treelabel report {systems} -o report.html")
+
+
+def _write_tables(judged: "Judged", by_label: Path | None, errors: Path | None) -> list[str]:
+    """Write the tables that were asked for; return a line about each."""
+    from treelabel.data.io.tables import write_table
+
     written = []
-    if judged.labels is not None and by_label_output is not None:
-        write_table(judged.labels.to_arrow(), by_label_output)
-        written.append(f"{by_label_output}: {len(judged.labels.rows()):,} labels, worst first")
+    if judged.labels is not None and by_label is not None:
+        write_table(judged.labels.to_arrow(), by_label)
+        written.append(f"{by_label}: {len(judged.labels.rows()):,} labels, worst first")
     if judged.wrong is not None and errors is not None:
         write_table(judged.wrong.to_arrow(), errors)
         written.append(f"{errors}: {judged.wrong}")
+    return written
+
+
+def _print_judged(
+    judged: "Judged", intervals: bool, by_label: bool, written: list[str], json: bool, next_command: str
+) -> None:
     if json:
         print_json(_stored(judged, intervals, by_label))
         return
     parts = [each for each in (judged.result.headline, judged.result.table(intervals)) if each]
     parts += [str(judged.labels)] if by_label and judged.labels is not None else []
     parts += ["\n".join(written)] if written else []
-    systems = f"{truth} {predictions}" if is_model_folder(truth) else f"--truth {truth} --predictions {predictions}"
-    print_result({}, "\n\n".join(parts), False, f"treelabel report {systems} -o report.html")
+    print_result({}, "\n\n".join(parts), False, next_command)
+
+
+def _judge_files(
+    truth: Path,
+    predictions: Path,
+    read: o.ReadArguments,
+    train: Path | None,
+    rule: str | None,
+    require_signature: Path | None,
+    asked: dict[str, Any],
+) -> "Judged":
+    """Judge a model, or predictions, in one pass."""
+    from treelabel.data.io.tables import repeatable
+
+    # Files are read more than once.
+    if is_model_folder(truth):
+        with repeatable(predictions, read.format) as test:
+            return _judge_model(truth, test, read, train, rule, require_signature, asked)
+    with repeatable(truth, read.format) as true, repeatable(predictions) as system:
+        return _judge(true, system, read, train, rule=rule, **asked)
 
 
 def _judge(truth: Path, predictions: Path, read: o.ReadArguments, train: Path | None, **asked: Any) -> "Judged":
@@ -151,11 +196,8 @@ def _judge_model(
     asked: dict[str, Any],
 ) -> "Judged":
     """Wire a model and a test file to what judges them."""
-    import numpy as np
-
     from treelabel.data.data_file import DataFile
     from treelabel.evaluation.streaming import Question, Survey, judge_files
-    from treelabel.hierarchy.union import spread_counts
     from treelabel.models.persistence.load import load_model
 
     model = load_model(folder, require_signature)
@@ -166,9 +208,7 @@ def _judge_model(
     del options["taxonomy"]
     data = DataFile.of(test, **options)
     h = with_unseen_labels(model.hierarchy_, data, read.sep)
-    counted = Survey(h, model.profile_.documents)
-    counted.closed = spread_counts(np.asarray(model.profile_.frequencies), model.hierarchy_, h)
-    counted.stated = counted.closed
+    counted = Survey.of_counts(h, model.profile_.frequencies, model.hierarchy_, model.profile_.documents)
     if train is not None:
         of_train = read.for_files(train).options()
         del of_train["taxonomy"]
@@ -176,6 +216,54 @@ def _judge_model(
     question = Question(rule=model.default_rule if rule is None else rule, **asked)
     system: Opened = lambda: answers(model, str(folder), data.batches(h), rule)  # noqa: E731  a name for the type checker
     return judge_files(h, lambda: data.batches(h), system, question, counted, str(folder))
+
+
+def _judge_shards(
+    where: Sharding,
+    folder: Path,
+    tests: Path,
+    output: Path | None,
+    read: o.ReadArguments,
+    train: Path | None,
+    rule: str | None,
+    require_signature: Path | None,
+    asked: dict[str, Any],
+) -> "Judged | None":
+    """Judge a model on files that are shared between processes; None while other shares are missing."""
+    from treelabel.cluster.sharded_evaluation import JudgeJob, judge_shards
+    from treelabel.core.progress import progress_bar
+    from treelabel.data.io.tables import data_files, existing_data
+    from treelabel.evaluation.streaming import Question
+    from treelabel.operations.batch_scorer import BatchScorer
+
+    if not is_model_folder(folder) or train is not None or asked["errors"] or output is None:
+        raise TreelabelError(
+            "--shard and --cluster judge a model on test files (evaluate MODEL 'TEST*' -o FOLDER), without --train and "
+            "--errors: predictions that are there already are judged in one pass"
+        )
+    scorer = BatchScorer(folder, rule, require_signature=require_signature)
+    if scorer.decides_on_all:
+        raise TreelabelError(f"the rule {scorer.rule} decides on all documents together, and a shard has only some")
+    model = scorer.model
+    sources = [source.absolute() for source in data_files(existing_data(tests))]
+    reading = read.like(model).for_files(sources[0])
+    options = reading.options()
+    if options.pop("taxonomy") is not None:
+        raise TreelabelError("--taxonomy cannot be given here: the model knows its hierarchy")
+    job = JudgeJob(scorer, sources[0], options, output.absolute(), Question(rule=rule, **asked))
+    with progress_bar("files", len(sources)) as report, where.engine() as engine:
+        judged = judge_shards(
+            job,
+            sources,
+            lambda labels: unseen_paths(model.hierarchy_, labels, reading.sep, tests),
+            engine,
+            where.share,
+            report,
+        )
+    if isinstance(judged, int):
+        print_note(f"{output}: {judged:,} of {len(sources):,} files are judged by other shares; the last prints values")
+        return None
+    return judged
 
 
 def _stored(judged: "Judged", intervals: bool, by_label: bool) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """The command fit: learn a model, save it, and say how good it is."""
 
 import os
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +11,7 @@ import typer
 
 from treelabel.cli import options as o
 from treelabel.cli.models import parse_settings, save, size_of
-from treelabel.cli.printing import print_result, print_serious
+from treelabel.cli.printing import echo, print_result, print_serious
 from treelabel.cli.process import INTERRUPTED
 from treelabel.cli.report import print_written
 from treelabel.core.errors import TreelabelError, printable
@@ -74,6 +76,10 @@ def fit(
     keep_unfinished: Annotated[
         bool, typer.Option("--keep-unfinished", help="At Ctrl-C, write the best so far, where there is no model yet.")
     ] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Learn on the nodes of Ray: auto, or an address; the same bits as here."),
+    ] = None,
     force: o.ForceOption = False,
     json: o.JsonOption = False,
 ) -> None:
@@ -81,7 +87,8 @@ def fit(
 
     Ctrl-C ends learning, and nothing is written; with --keep-unfinished the best so far is, unless there is a model to
     replace, which then stays. A second Ctrl-C gives up at once. Several processes or machines share the work of a
-    neural model: torchrun --nproc-per-node 2 -m treelabel fit ...
+    neural model: torchrun --nproc-per-node 2 -m treelabel fit ... With --cluster, the outputs of linear and the label
+    trees of extreme are learned by all nodes of Ray, and neural models by torchrun with one process on each.
 
     \b
     Examples:
@@ -100,6 +107,7 @@ def fit(
         --loss conditional_softmax_la
       treelabel fit train.jsonl -o model --model neural --encoder scratch \\
         --set checkpoint_dir=unfinished
+      treelabel fit train.parquet -o model --model extreme --cluster auto
       treelabel fit corpus.annif.tsv -o model --model lexical \\
         --taxonomy vocab.ttl --set descriptions=vocab.ttl
     """
@@ -125,12 +133,18 @@ def fit(
 
         require_packages()
         o.check_output(report, force, train, valid)
+    if cluster is not None and made.shares_training:
+        from treelabel.cluster.torchrun import torchrun_on_ray
+
+        echo(torchrun_on_ray(cluster, without_cluster(sys.argv[1:])))
+        return
     # Of the processes that torchrun or accelerate started, one writes.
     is_first = os.environ.get("RANK", "0") == "0"
     data, checked = read.read_with(train, valid)
     if is_first:
         print_serious(train, data, checked)
-    made.fit(data, valid=checked, max_seconds=max_seconds, coverage=coverage)
+    with _learning(cluster, output):
+        made.fit(data, valid=checked, max_seconds=max_seconds, coverage=coverage)
     if is_first:
         if made.stopped_ == "interrupt":
             _require_kept(output, keep_unfinished, bool(settings.get("checkpoint_dir")))
@@ -140,6 +154,31 @@ def fit(
         raise typer.Exit(INTERRUPTED)
     if report is not None:
         held_out_report(report, made, data, checked, max_seconds, is_first, coverage)
+
+
+def _learning(cluster: str | None, output: Path) -> AbstractContextManager[None]:
+    """Have what can be divided learned by a cluster, if there is one."""
+    if cluster is None:
+        return nullcontext()
+    from treelabel.cluster.distributed_fit import learning_on_ray
+
+    return learning_on_ray(cluster, output.absolute().with_name(f".{output.name}.tasks"))
+
+
+def without_cluster(arguments: list[str]) -> list[str]:
+    """Return the arguments of the command without the option of the cluster.
+
+    >>> without_cluster(["fit", "--cluster", "auto", "a.csv", "--cluster=auto"])
+    ['fit', 'a.csv']
+    """
+    kept, skips = list[str](), False
+    for argument in arguments:
+        if not skips and not argument.startswith("--cluster="):
+            skips = argument == "--cluster"
+            kept += [] if skips else [argument]
+        else:
+            skips = False
+    return kept
 
 
 def _require_kept(output: Path, keep_unfinished: bool, has_checkpoint: bool) -> None:

@@ -77,19 +77,28 @@ def is_model_folder(path: Path) -> bool:
 
 def with_unseen_labels(hierarchy: "Hierarchy", data: "DataFile", sep: str | None) -> "Hierarchy":
     """Extend the hierarchy of a model by the paths of a data file that it has never seen."""
-    from treelabel.data.columns import without_missing
     from treelabel.hierarchy.union import with_paths
 
+    new = unseen_paths(hierarchy, data.labels(), sep, data.path)
+    return with_paths(hierarchy, new) if new else hierarchy
+
+
+def unseen_paths(
+    hierarchy: "Hierarchy", every: "Iterable[Label]", sep: str | None, where: Path
+) -> list[tuple[str, ...]]:
+    """Return the paths among labels that a model has never seen; labels of which it knows none are refused."""
+    from treelabel.data.columns import without_missing
+
     # As `find_nodes` has it: what stands where a label is missing is one only where the hierarchy has it.
-    labels = [label for label in data.labels() if without_missing(label) or label in hierarchy.ids_by_name]
+    labels = [label for label in every if without_missing(label) or label in hierarchy.ids_by_name]
     new = unknown_paths(hierarchy, labels, sep)
     if labels and len(new) == len(labels):
         raise TreelabelError(
-            f"{data.path}: the model knows none of the {len(labels):,} labels, such as {quote(labels[0])}; it "
+            f"{where}: the model knows none of the {len(labels):,} labels, such as {quote(labels[0])}; it "
             f"knows labels such as {quote(hierarchy.paths([hierarchy.leaves[0]])[0])}; name the column of the labels "
             "(--labels), and what separates the names of a path (--sep)"
         )
-    return with_paths(hierarchy, new) if new else hierarchy
+    return new
 
 
 def unknown_paths(hierarchy: "Hierarchy", labels: "Iterable[Label]", sep: str | None) -> list[tuple[str, ...]]:

@@ -1,19 +1,14 @@
 """Commands that use a model on files of any size: predict, score."""
 
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
 from treelabel.cli import options as o
 from treelabel.cli.printing import print_note, print_result
+from treelabel.cli.sharding import ClusterOption, Sharding, ShardOption, SparkOption
 from treelabel.core.errors import TreelabelError
-
-if TYPE_CHECKING:
-    from treelabel.cluster.shards import Engine, Verb
-    from treelabel.operations.bulk import FileJob
 
 ResumeOption = Annotated[
     bool,
@@ -22,80 +17,8 @@ ResumeOption = Annotated[
         help="Go on with what an earlier run left when it was cut short, and leave what is done if this one is.",
     ),
 ]
-ShardOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="I/N", help="Work on the I-th of N shares of the input files; OUTPUT is a folder with a part for each."
-    ),
-]
-ClusterOption = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="Share the input files between the nodes of Ray: auto, or an address."),
-]
-SparkOption = Annotated[
-    bool, typer.Option("--spark", help="Share the input files between the executors of Spark (spark-submit).")
-]
 STANDARD = Path("-")
 SCORES: dict[str, tuple[str, ...]] = {"npz": (".npz",), "parquet": (".parquet",)}
-
-
-class _Sharding(NamedTuple):
-    """Where the files of an input are worked on, each a shard: here, by Ray or by Spark."""
-
-    share: tuple[int, int] | None
-    cluster: str | None
-    spark: bool
-
-    @classmethod
-    def of(cls, shard: str | None, cluster: str | None, spark: bool) -> "_Sharding | None":
-        """Read the options; None where there are none."""
-        if sum((shard is not None, cluster is not None, spark)) > 1:
-            raise TreelabelError("--shard, --cluster and --spark exclude each other: choose one")
-        if shard is None and cluster is None and not spark:
-            return None
-        from treelabel.cluster.shards import parse_share
-
-        return cls(None if shard is None else parse_share(shard), cluster, spark)
-
-    def run(self, verb: "Verb", job: "FileJob", read: o.ReadArguments, ending: str, json: bool) -> None:
-        """Work on all files, and report what has become of them."""
-        from treelabel.cluster.shards import plan_shards, refuse_failures, run_shards
-        from treelabel.core.progress import progress_bar
-        from treelabel.data.io.tables import data_files, existing_data
-
-        if STANDARD in (job.texts, job.output) or job.output.is_file():
-            raise TreelabelError("shards are files, and their parts go to a folder: give a pattern, and -o FOLDER")
-        job.scorer.check()
-        if verb == "predict" and job.scorer.decides_on_all:
-            raise TreelabelError(
-                f"the rule {job.scorer.rule} decides on all documents together, and a shard has only some: write "
-                "scores with treelabel score, and let treelabel decide take them all"
-            )
-        sources = data_files(existing_data(job.texts))
-        # Read as the first one is: to look into each would take long.
-        reading = read.like(job.model).batch_options(sources[0])
-        jobs = {source: replace(job, texts=source.absolute(), reading=reading) for source in sources}
-        shards = plan_shards(verb, jobs, job.output.absolute(), ending, self.share)
-        if not shards:
-            print_note(f"nothing to do: {len(sources):,} files have no share {self.share}")
-            return
-        with progress_bar("shards", len(shards)) as report, self._engine() as engine:
-            summary = run_shards(shards, engine, report, self.share)
-        print_result(summary.to_json(), f"{job.output}: {summary}", json)
-        refuse_failures(summary, job.output)
-
-    def _engine(self) -> "AbstractContextManager[Engine]":
-        from treelabel.cluster.shards import run_here
-
-        if self.cluster is not None:
-            from treelabel.cluster.ray_engine import ray_engine
-
-            return ray_engine(self.cluster)
-        if self.spark:
-            from treelabel.cluster.spark_engine import run_on_spark
-
-            return nullcontext(run_on_spark)
-        return nullcontext(run_here)
 
 
 @o.with_read_options
@@ -129,16 +52,17 @@ def score(
     from treelabel.operations.batch_scorer import BatchScorer
     from treelabel.operations.bulk import FileJob, output_format, score_file
 
-    where = _Sharding.of(shard, cluster, spark)
+    where = Sharding.of(shard, cluster, spark)
     scorer = BatchScorer(model, require_signature=require_signature)
     if where is not None:
         name = output_format(STANDARD, to_format, {"parquet": SCORES["parquet"], **SCORES}, "scores")
-        job = FileJob(scorer, texts, {}, output, name, top=top)
-        where.run("score", job, read, SCORES[name][0], json)
+        job = FileJob(scorer, texts, {}, output, name, top=top, verb="score")
+        where.run(job, read, SCORES[name][0], json)
         return
     o.check_output(output, force or resume, texts)
     name = output_format(output, to_format, SCORES, "scores")
-    job = FileJob(scorer, texts, read.like(scorer.model).batch_options(texts), output, name, resume, top)
+    options = read.like(scorer.model).batch_options(texts)
+    job = FileJob(scorer, texts, options, output, name, resume, top, verb="score")
     job.check()
     written = score_file(job)
     also = f"; {_texts(written.empty)} scored by what labels are usual" if written.empty else ""
@@ -216,7 +140,7 @@ def predict(
     from treelabel.operations.batch_scorer import BatchScorer, Form
     from treelabel.operations.bulk import FileJob, output_format, predict_file
 
-    where = _Sharding.of(shard, cluster, spark)
+    where = Sharding.of(shard, cluster, spark)
     if where is None:
         o.check_output(output, force or resume, texts, rule)
     elif output is None:
@@ -233,7 +157,7 @@ def predict(
     form = Form(all_labels, alternatives, keep_columns, raw, uris, suggested)
     scorer = BatchScorer(model, rule, unknown=unknown, form=form, require_signature=require_signature)
     if where is not None:
-        where.run("predict", FileJob(scorer, texts, {}, target, name), read, entry.endings[0], json)
+        where.run(FileJob(scorer, texts, {}, target, name), read, entry.endings[0], json)
         return
     job = FileJob(scorer, texts, read.like(scorer.model).batch_options(texts), target, name, resume)
     job.check()

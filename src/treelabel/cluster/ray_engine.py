@@ -1,4 +1,4 @@
-"""Shards as tasks of Ray: one task per shard, one CPU per task, and the model loaded once in each worker process."""
+"""Tasks of Ray: of shards, one task per shard, one CPU per task, and the model loaded once in each worker process."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ from treelabel.core.errors import TreelabelError, require_extra
 
 _log = logging.getLogger(__name__)
 
-# Seconds without a finished shard after which it is said what is missing.
+# Seconds without a finished task after which it is said what is missing.
 PATIENCE = 30.0
 # Seconds that a cluster may take to answer at all.
 CONNECTION_TIMEOUT = 10.0
@@ -26,7 +26,7 @@ MEMORY_OF_FOLDER = 3
 
 
 @contextmanager
-def ray_engine(address: str, threads: int = 1) -> Iterator[Engine]:
+def ray_session(address: str, threads: int = 1) -> Iterator[Any]:
     """Connect to a cluster, and disconnect at the end.
 
     Every node must have treelabel installed, and see the model, the input and the output under the same paths.
@@ -41,7 +41,8 @@ def ray_engine(address: str, threads: int = 1) -> Iterator[Engine]:
 
     Yields
     ------
-    Engine
+    module
+        Ray.
     """
     with require_extra("cluster", "--cluster"):
         import ray
@@ -49,10 +50,27 @@ def ray_engine(address: str, threads: int = 1) -> Iterator[Engine]:
     if started:
         _connect(ray, address, threads)
     try:
-        yield lambda shards: _run(ray, shards, threads)
+        yield ray
     finally:
         if started:
             ray.shutdown()
+
+
+@contextmanager
+def ray_engine(address: str, threads: int = 1) -> Iterator[Engine]:
+    """Run shards on a cluster.
+
+    Parameters
+    ----------
+    address, threads
+        As for `ray_session`.
+
+    Yields
+    ------
+    Engine
+    """
+    with ray_session(address, threads) as ray:
+        yield lambda shards: _run(ray, shards, threads)
 
 
 def _connect(ray: Any, address: str, threads: int) -> None:
@@ -74,7 +92,7 @@ def _connect(ray: Any, address: str, threads: int) -> None:
             f"--cluster {address}: cannot be reached: {' '.join(str(error).split())[:200]}; start one with "
             "'ray start --head', and give the address that it prints"
         ) from None
-    nodes = _nodes(ray)
+    nodes = alive_nodes(ray)
     cpus = sum(node["Resources"].get("CPU", 0) for node in nodes)
     _log.info("cluster: %s nodes, %g CPUs", len(nodes), cpus)
 
@@ -86,7 +104,8 @@ def _require_reachable(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECTION_TIMEOUT).close()
 
 
-def _nodes(ray: Any) -> list[Any]:
+def alive_nodes(ray: Any) -> list[Any]:
+    """Return the nodes that are alive, as Ray describes them."""
     return [node for node in ray.nodes() if node["Alive"]]
 
 
@@ -104,16 +123,40 @@ def _run(ray: Any, shards: Sequence[ShardJob], threads: int) -> Iterator[ShardRe
     """Run shards as tasks; those whose workers died too often are not yielded."""
     if not shards:
         return
-    folder = shards[0].job.scorer.folder
+    folder = shards[0].job.model_folder
     memory = needed_memory(folder) if folder is not None else WORKER_MEMORY
+    yield from run_remotely(ray, run_shard, [(shard,) for shard in shards], threads, memory)
+
+
+def run_remotely(
+    ray: Any, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], threads: int, memory: int
+) -> Iterator[Any]:
+    """Call a function once for each of some arguments, as tasks on all nodes.
+
+    Parameters
+    ----------
+    ray
+        What `ray_session` yields.
+    function
+        The function, which all nodes have.
+    calls
+        The arguments of each call.
+    threads, memory
+        CPUs and bytes of each task.
+
+    Yields
+    ------
+    object
+        Results as they come; those of calls whose workers died too often, or that failed, are missing, with a warning.
+    """
     _refuse_what_cannot_run(ray, threads, memory)
     options = {"num_cpus": threads, "memory": memory, "max_retries": MOST_RETRIES, "scheduling_strategy": "SPREAD"}
-    task = ray.remote(run_shard).options(**options)
-    waiting = [task.remote(shard) for shard in shards]
+    task = ray.remote(function).options(**options)
+    waiting = [task.remote(*call) for call in calls]
     yield from _results(ray, waiting, lambda count: _describe_wait(ray, count, threads, memory))
 
 
-def _results(ray: Any, waiting: list[Any], describe: Callable[[int], str]) -> Iterator[ShardResult]:
+def _results(ray: Any, waiting: list[Any], describe: Callable[[int], str]) -> Iterator[Any]:
     last = time.monotonic()
     while waiting:
         finished, waiting = ray.wait(waiting, num_returns=1, timeout=PATIENCE)
@@ -125,25 +168,25 @@ def _results(ray: Any, waiting: list[Any], describe: Callable[[int], str]) -> It
             try:
                 yield ray.get(reference)
             except ray.exceptions.RayError as error:
-                _log.warning("a shard was given up: %s", " ".join(str(error).split())[:300])
+                _log.warning("a task was given up: %s", " ".join(str(error).split())[:300])
 
 
 def _refuse_what_cannot_run(ray: Any, threads: int, memory: int) -> None:
-    nodes = [node["Resources"] for node in _nodes(ray)]
+    nodes = [node["Resources"] for node in alive_nodes(ray)]
     if any(node.get("CPU", 0) >= threads and node.get("memory", 0) >= memory for node in nodes):
         return
     shown = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('memory', 0) / 2**20:,.0f} MB" for node in nodes[:5])
     raise TreelabelError(
-        f"no node of the cluster can work on a shard, which needs {threads} CPU and {memory / 2**20:,.0f} MB; nodes "
+        f"no node of the cluster can work on a task, which needs {threads} CPU and {memory / 2**20:,.0f} MB; nodes "
         f"have: {shown or 'none is alive'}"
     )
 
 
 def _describe_wait(ray: Any, waiting: int, threads: int, memory: int) -> str:
     """Say what the cluster has and what is wanted, where nothing is finished for long."""
-    nodes, free = _nodes(ray), ray.available_resources()
+    nodes, free = alive_nodes(ray), ray.available_resources()
     return (
-        f"no shard was finished in the last {PATIENCE:.0f} s: {waiting:,} are waiting or being worked on, each needs "
+        f"no task was finished in the last {PATIENCE:.0f} s: {waiting:,} are waiting or being worked on, each needs "
         f"{threads} CPU and {memory / 2**20:,.0f} MB; {len(nodes)} nodes are alive, with {free.get('CPU', 0):g} CPUs "
         f"and {free.get('memory', 0) / 2**20:,.0f} MB free. If these are free and nothing goes on, look at 'ray status'"
     )

@@ -1,4 +1,4 @@
-"""Predict or score many files, each a shard: one part per shard, with a marker that says it is whole.
+"""Work on many files, each a shard: one part per shard, with a marker that says it is whole.
 
 A part is written under a name of its own attempt, renamed, and only then marked. So processes may be killed at any
 moment, and a shard may be worked on twice: a later run computes the shards without a marker, and what is there is what
@@ -11,18 +11,15 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Protocol, Self
 
 from treelabel.core.atomic_output import atomic_file, disk_is_full, make_folder, remove_file, sync
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import file_sha256, suffixes
 from treelabel.core.json_text import read_json
 from treelabel.core.locking import remove_tree
-from treelabel.operations.bulk import FileJob, predict_file, score_file
-
-Verb = Literal["predict", "score"]
 
 # Beside the parts, folders that begin with "_" hold markers, reasons of failures, and parts that are not whole yet.
 DONE, FAILED, ATTEMPTS = "_done", "_failed", "_attempts"
@@ -30,12 +27,48 @@ SUMMARY = "_summary.json"
 LOST = "the engine gave it up: its workers died each time"
 
 
+class DoneWork(Protocol):
+    """What a job reports: how many documents there were, and how many of these are empty."""
+
+    @property
+    def rows(self) -> int:
+        """The number of documents."""
+
+    @property
+    def empty(self) -> int:
+        """The number of empty texts."""
+
+
+class PartJob(Protocol):
+    """What makes a part of a file; a copy for another process is small."""
+
+    @property
+    def texts(self) -> Path:
+        """The file that is read."""
+
+    @property
+    def output(self) -> Path:
+        """The file that is written."""
+
+    @property
+    def model_folder(self) -> Path | None:
+        """The model that it needs, if it needs one."""
+
+    def about(self) -> dict[str, Any]:
+        """Tell what the part is made of, to recognize the same job again."""
+
+    def to(self, output: Path) -> Self:
+        """Return the same job with another output."""
+
+    def run(self) -> DoneWork:
+        """Write the output."""
+
+
 @dataclass(frozen=True)
 class ShardJob:
     """A shard to work on: what to do with it, and the part that it becomes."""
 
-    verb: Verb
-    job: FileJob
+    job: PartJob
     part: Path
 
     @property
@@ -102,14 +135,12 @@ class RunSummary:
 
 
 def plan_shards(
-    verb: Verb, jobs: Mapping[Path, FileJob], folder: Path, ending: str, chosen: tuple[int, int] | None = None
+    jobs: Mapping[Path, PartJob], folder: Path, ending: str, chosen: tuple[int, int] | None = None
 ) -> list[ShardJob]:
     """Name the part of every shard: the name of its file with another ending.
 
     Parameters
     ----------
-    verb
-        What to do.
     jobs
         The files, in order, with what is to be done with each; their outputs are replaced.
     folder
@@ -130,10 +161,7 @@ def plan_shards(
             f"several files would become the part {quote(twice[0])} ({len(twice):,} such names): parts are named by "
             "their files, so give these different names, or write folders one at a time"
         )
-    every = [
-        ShardJob(verb, replace(job, output=folder / name, progress=False), folder / name)
-        for name, job in zip(names, jobs.values(), strict=True)
-    ]
+    every = [ShardJob(job.to(folder / name), folder / name) for name, job in zip(names, jobs.values(), strict=True)]
     if chosen is None:
         return every
     number, count = chosen
@@ -195,9 +223,8 @@ def run_shard(shard: ShardJob) -> ShardResult:
         if is_done(shard):
             return ShardResult(shard.part.name, source)
         attempt.mkdir(parents=True)
-        job = replace(shard.job, output=attempt / shard.part.name)
-        work: Callable[[FileJob], Any] = predict_file if shard.verb == "predict" else score_file
-        written = work(job)
+        job = shard.job.to(attempt / shard.part.name)
+        written = job.run()
         sync(job.output)
         about = {"about": shard.job.about(), "rows": written.rows, "empty": written.empty}
         about |= {"size": job.output.stat().st_size, "sha256": file_sha256(job.output)}

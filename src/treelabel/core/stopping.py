@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,6 +33,13 @@ class StopSignal:
         if self.reason is None and time.monotonic() > self.deadline:
             self.reason = "deadline"
         return self.reason is not None
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the time that is left: the clock of another process may have begun elsewhere."""
+        return {"left": self.deadline - time.monotonic(), "reason": self.reason}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.deadline, self.reason = time.monotonic() + state["left"], state["reason"]
 
     def interrupt(self) -> None:
         """Take note of Ctrl-C."""

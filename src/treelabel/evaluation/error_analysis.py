@@ -141,6 +141,14 @@ class LabelTable:
             for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
                 self.instead[int(code)] = self.instead.get(int(code), 0) + int(count)
 
+    def __or__(self, other: "LabelTable") -> "LabelTable":
+        """Merge with the counts of other documents."""
+        merged = LabelTable(self.hierarchy, self.train_frequencies, dict(self.instead))
+        merged.counts = self.counts + other.counts
+        for code, count in other.instead.items():
+            merged.instead[code] = merged.instead.get(code, 0) + count
+        return merged
+
     def _keys(self, labels: LabelMatrix) -> LongArray:
         """Return one number for document and depth of every label."""
         levels = self.hierarchy.max_depth + 1

@@ -20,6 +20,7 @@ from treelabel.evaluation.result import Result
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers
 from treelabel.hierarchy.labelled_texts import count_regimes, usual_of
+from treelabel.hierarchy.union import spread_counts
 from treelabel.metrics.batch import Batch, Context, closed_sets, label_totals
 from treelabel.rules.decisions import TunedRule
 from treelabel.rules.registry import DEFAULT_RULES
@@ -91,6 +92,29 @@ class Survey:
         survey = cls(hierarchy)
         for batch in opened():
             survey.add(batch.labels)
+        return survey
+
+    @classmethod
+    def of_counts(cls, hierarchy: Hierarchy, counts: Any, known: Hierarchy, documents: int) -> "Survey":
+        """Take the counts of documents by node, ancestors included, that were made under another hierarchy.
+
+        Parameters
+        ----------
+        hierarchy
+            The hierarchy of the survey, which has all nodes of the other one.
+        counts : array of shape (nodes of the other hierarchy,)
+            Documents of each node.
+        known
+            The other hierarchy.
+        documents
+            The number of all documents.
+
+        Returns
+        -------
+        Survey
+        """
+        survey = cls(hierarchy, documents)
+        survey.closed = survey.stated = spread_counts(np.asarray(counts), known, hierarchy)
         return survey
 
     def add(self, labels: LabelMatrix) -> None:
@@ -167,9 +191,9 @@ def judge_files(
     """
     seen = Survey.of(hierarchy, truth)
     try:
-        return _judge(hierarchy, in_step(truth(), system()), question, seen, train, where)
+        return _judge(in_step(truth(), system()), question, seen, train, where)
     except OutOfOrderError:
-        return _judge(hierarchy, _match_by_id(truth, system, where), question, seen, train, where)
+        return _judge(_match_by_id(truth, system, where), question, seen, train, where)
 
 
 def in_step(truth: Iterator[Any], system: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
@@ -227,42 +251,89 @@ def _match_by_id(truth: Opened, system: Opened, where: str) -> Iterator[tuple[An
         start = stop
 
 
+@dataclass
+class Judging:
+    """Documents that are judged batch by batch; what was found of consecutive ones merges with `|`.
+
+    Merged in the order of the documents, it is what one pass over all of them finds, to the bit: see `Evaluator`.
+    """
+
+    evaluator: Evaluator
+    table: LabelTable | None = None
+    wrong: WrongDocuments | None = None
+    groups: list[str] = field(default_factory=list)
+    level_names: tuple[str, ...] = ()
+    # Whether some document got a label, as far as that was looked at.
+    has_label: bool = False
+
+    @classmethod
+    def begin(cls, question: Question, context: Context, train: Survey | None, usual_rule: str | None) -> "Judging":
+        """Begin without any document.
+
+        Parameters
+        ----------
+        question
+            What to find out.
+        context
+            What is known of reference documents.
+        train
+            The labels of training documents, if they are known.
+        usual_rule
+            What decides if the question names no rule.
+
+        Returns
+        -------
+        Judging
+        """
+        h, rule = context.hierarchy, question.rule
+        judge = Evaluator(h, question.metrics, rule, keep_documents=question.keep_documents, context=context)
+        judge.on_error = "skip"
+        judge.default_rule = usual_rule if rule is None else None
+        table = LabelTable(h, None if train is None else train.closed) if question.by_label else None
+        return cls(judge, table, WrongDocuments(h) if question.errors else None)
+
+    def add(self, true: Any, system: Any) -> None:
+        """Judge a batch: documents with their true labels, and what a system says of them."""
+        batch, p = _batch(self.evaluator, true, system, self.table is not None or self.wrong is not None)
+        self.evaluator.add_batch(batch)
+        if self.table is not None:
+            self.table.add(batch.closed_truth, batch.closed_decisions)
+        if self.wrong is not None:
+            texts = true.texts if any(true.texts) else None
+            self.wrong.add(list(true.ids), batch.closed_truth, batch.closed_decisions, texts, p)
+        self.level_names = getattr(true, "level_names", ())
+        if self.evaluator.keep_documents:
+            self.groups += getattr(true, "groups", None) or ()
+        self.has_label = self.has_label or not isinstance(system, Predicted) or batch.decisions.nnz > 0
+
+    def __or__(self, other: "Judging") -> "Judging":
+        """Merge with what was found of the documents behind these; lists of wrong documents are not merged."""
+        table = None if self.table is None or other.table is None else self.table | other.table
+        return Judging(
+            self.evaluator | other.evaluator,
+            table,
+            None,
+            [*self.groups, *other.groups],
+            other.level_names or self.level_names,
+            self.has_label or other.has_label,
+        )
+
+    def judged(self, where: str) -> Judged:
+        """Turn what was found into values; `where` is how messages call the predictions."""
+        if not self.has_label:
+            warnings.warn(f"{where}: no document has a label", stacklevel=2)
+        result = replace(self.evaluator.result(), groups=tuple(self.groups) or None, level_names=self.level_names)
+        return Judged(result, self.table, self.wrong)
+
+
 def _judge(
-    hierarchy: Hierarchy,
-    pairs: Iterator[tuple[Any, Any]],
-    question: Question,
-    seen: Survey,
-    train: Survey | None,
-    where: str,
+    pairs: Iterator[tuple[Any, Any]], question: Question, seen: Survey, train: Survey | None, where: str
 ) -> Judged:
     context = seen.context(is_from_truth=True) if train is None else train.context()
-    judge = Evaluator(
-        hierarchy, question.metrics, question.rule, keep_documents=question.keep_documents, context=context
-    )
-    judge.on_error = "skip"
-    judge.default_rule = seen.default_rule if question.rule is None else None
-    table = LabelTable(hierarchy, None if train is None else train.closed) if question.by_label else None
-    wrong = WrongDocuments(hierarchy) if question.errors else None
-    groups: list[str] = []
-    level_names: tuple[str, ...] = ()
-    has_label = is_decided = False
+    judging = Judging.begin(question, context, train, seen.default_rule)
     for true, system in pairs:
-        batch, p = _batch(judge, true, system, table is not None or wrong is not None)
-        judge.add_batch(batch)
-        if table is not None:
-            table.add(batch.closed_truth, batch.closed_decisions)
-        if wrong is not None:
-            texts = true.texts if any(true.texts) else None
-            wrong.add(list(true.ids), batch.closed_truth, batch.closed_decisions, texts, p)
-        level_names = getattr(true, "level_names", ())
-        if question.keep_documents:
-            groups += getattr(true, "groups", None) or ()
-        is_decided = not isinstance(system, Predicted)
-        has_label = has_label or is_decided or batch.decisions.nnz > 0
-    if not has_label:
-        warnings.warn(f"{where}: no document has a label", stacklevel=2)
-    result = replace(judge.result(), groups=tuple(groups) or None, level_names=level_names)
-    return Judged(result, table, wrong)
+        judging.add(true, system)
+    return judging.judged(where)
 
 
 def _batch(judge: Evaluator, true: Any, system: Any, with_decisions: bool) -> tuple[Batch, DoubleArray | None]:

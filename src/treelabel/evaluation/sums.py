@@ -74,9 +74,10 @@ def add_sums(one: Pair, two: Pair) -> Pair:
 
 def stack_parts(pieces: Sequence[Any]) -> Any:
     """Put matrices of consecutive documents on top of each other, dense or sparse."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return sparse.vstack(pieces, "csr") if sparse.issparse(pieces[0]) else np.concatenate(pieces)
+    if sparse.issparse(pieces[0]):
+        return pieces[0] if len(pieces) == 1 else sparse.vstack(pieces, "csr")
+    # Rows first, however they came: what is summed over them rounds by the layout.
+    return np.ascontiguousarray(pieces[0] if len(pieces) == 1 else np.concatenate(pieces))
 
 
 def _two_sum(one: DoubleArray, two: DoubleArray) -> Pair:

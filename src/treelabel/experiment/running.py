@@ -54,12 +54,17 @@ SPARE_MEMORY = 1e9
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a study is run: processes at a time, seconds for all of it, what is kept and repeated."""
+    """How a study is run: processes at a time, seconds for all of it, what is kept and repeated.
+
+    `launcher` begins the command line of each process: what follows are arguments of Python, which may run elsewhere,
+    on a machine that sees the same files. Limits of memory hold for processes of this machine alone.
+    """
 
     jobs: int | None = None
     budget: float | None = None
     keep_scores: bool = False
     retry: bool = False
+    launcher: tuple[str, ...] = ()
 
 
 @dataclass
@@ -305,7 +310,7 @@ def _start(study: Study, job: WorkerJob, cell: Cell | None) -> None:
     environment = {**os.environ, **dict.fromkeys(limits, str(job.threads)), "TMPDIR": str(folder), MARK: str(folder)}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            child_python("-m", "treelabel.experiment.worker", json.dumps(asdict(job))),
+            [*(study.options.launcher or child_python()), "-m", "treelabel.experiment.worker", json.dumps(asdict(job))],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

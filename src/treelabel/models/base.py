@@ -54,6 +54,8 @@ class Model(Predictor):
     needs_encoder: ClassVar[bool] = False
     # Whether the states of all tokens of a frozen encoder are looked at, and not one vector per text.
     takes_states: ClassVar[bool] = False
+    # Whether several processes, such as torchrun starts, share its training.
+    shares_training: ClassVar[bool] = False
     # Whether documents may have weights.
     takes_sample_weight: ClassVar[bool] = False
     # The setting, and once a model has learned the hierarchy of what it has learned: see `HierarchySetting`.

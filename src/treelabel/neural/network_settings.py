@@ -56,6 +56,7 @@ class NetworkSettings(Model):
     """
 
     needs_encoder = True
+    shares_training = True
     unsaved = ("hierarchy", *TrainingArguments.unsaved)
 
     # What the network is like

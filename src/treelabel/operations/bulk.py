@@ -5,9 +5,9 @@ import gzip
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -96,6 +96,20 @@ class FileJob:
     # Of scores, how many of the largest are kept of each document.
     top: int | None = None
     progress: bool | None = None
+    verb: Literal["predict", "score"] = "predict"
+
+    @property
+    def model_folder(self) -> Path | None:
+        """The folder of the model, if it is not in memory alone."""
+        return self.scorer.folder
+
+    def to(self, output: Path) -> "FileJob":
+        """Return the same job with another output, and without a progress bar: the job of a shard."""
+        return replace(self, output=output, progress=False)
+
+    def run(self) -> "Written | ScoresWritten":
+        """Predict or score the file."""
+        return predict_file(self) if self.verb == "predict" else score_file(self)
 
     @property
     def model(self) -> Model:
@@ -121,7 +135,12 @@ class FileJob:
         listed = (f"{file}, {status.st_size} bytes, {status.st_mtime_ns}" for file, status in files)
         source = "; ".join(listed) or "standard input"
         made_of = {"model": f"{folder} {digest}", "input": source, "treelabel": package_version()}
-        options = {"rule": _content_of_rule(self.scorer.rule), "top": self.top, **self.scorer.settings}
+        options = {
+            "verb": self.verb,
+            "rule": _content_of_rule(self.scorer.rule),
+            "top": self.top,
+            **self.scorer.settings,
+        }
         options |= asdict(self.scorer.form)
         return {**made_of, **options, "format": self.format, "option of reading": repr(dict(self.reading))}
 

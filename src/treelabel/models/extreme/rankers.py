@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from treelabel.core.array_schema import Array, Arrays, Schema, indices
-from treelabel.core.compute import in_threads
+from treelabel.core.compute import has_executor, in_threads, run_tasks
 from treelabel.core.errors import TreelabelError
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import BoolArray, FloatArray, IntArray, LongArray
@@ -18,6 +19,8 @@ from treelabel.models.linear.vector_blocks import BLOCK
 
 # A cluster with more than 1 / this of the work is large.
 LARGE_SHARE = 16
+# Tasks that its children are divided into at most, where tasks are done by other processes.
+MOST_PIECES = 64
 # The fields of `Rankers` that are those of all clusters, one after the other.
 PER_CLUSTER = ("features", "children", "weights", "bias")
 
@@ -146,13 +149,25 @@ def train_rankers(
     -------
     Rankers
     """
-    job = _Job(features, sparse.csc_array(shown), sparse.csc_array(positive), children, solver, emphasis, stop)
-    costs = np.diff(job.shown.indptr) * np.diff(children)
-    # A cluster that is much of the work is shared by all threads; the others are a task each.
-    large = np.flatnonzero(costs * LARGE_SHARE > costs.sum())
-    learned = {cluster: job.learn(cluster, in_threads) for cluster in large.tolist()}
+    job = RankerJob(features, sparse.csc_array(shown), sparse.csc_array(positive), children, solver, emphasis, stop)
+    sizes = np.diff(children)
+    costs = np.diff(job.shown.indptr) * sizes
+    # A cluster that is much of the work is shared by all threads, or by several tasks; the others are a task each.
+    large = np.flatnonzero(costs * LARGE_SHARE > costs.sum()).tolist()
     small = np.setdiff1d(np.arange(len(children) - 1), large).tolist()
-    learned |= zip(small, in_threads(job.learn, small, interrupt=stop.interrupt), strict=True)
+    learned: dict[int, Rankers] = {}
+    if not has_executor():
+        learned = {cluster: job.learn_cluster(cluster, in_threads) for cluster in large}
+    tasks = [(cluster, int(children[cluster]), int(children[cluster + 1])) for cluster in small]
+    if has_executor():
+        tasks = [task for cluster in large for task in _pieces(cluster, children)] + tasks
+    pieces: dict[tuple[int, int, int], Rankers] = {}
+    work = [
+        float(costs[cluster] * (last - first) / max(1, np.diff(children)[cluster])) for cluster, first, last in tasks
+    ]
+    run_tasks(job, tasks, pieces.__setitem__, interrupt=stop.interrupt, costs=work)
+    for cluster, same in groupby(tasks, key=lambda task: task[0]):
+        learned[cluster] = _join_pieces([pieces.pop(task) for task in same])
     parts = [learned.pop(cluster) for cluster in range(len(children) - 1)]
     sizes = np.cumsum([0, *(len(part.features) for part in parts)])
     entries = np.cumsum([0, *(len(part.children) for part in parts)])
@@ -164,9 +179,28 @@ def train_rankers(
     return Rankers(clusters=sizes, rows=rows.astype(np.int64), **joined)
 
 
+def _pieces(cluster: int, children: LongArray) -> list[tuple[int, int, int]]:
+    """Divide the children of a large cluster into tasks."""
+    first, last = int(children[cluster]), int(children[cluster + 1])
+    size = BLOCK * max(1, (last - first) // (BLOCK * MOST_PIECES))
+    return [(cluster, low, min(low + size, last)) for low in range(first, last, size)]
+
+
+def _join_pieces(pieces: Sequence[Rankers]) -> Rankers:
+    """Put the weights of consecutive children of one cluster together, feature by feature."""
+    if len(pieces) == 1:
+        return pieces[0]
+    triples = [(np.repeat(each.features, np.diff(each.rows)), each.children, each.weights) for each in pieces]
+    names = np.arange(max(int(part[0].max(initial=-1)) for part in triples) + 1, dtype=np.int32)
+    return Rankers(*_by_feature(triples, names), np.concatenate([each.bias for each in pieces]))
+
+
 @dataclass(frozen=True, eq=False)
-class _Job:
-    """The input of `train_rankers`, documents by cluster and by child."""
+class RankerJob:
+    """The input of `train_rankers`, documents by cluster and by child.
+
+    A task is a cluster, and the first and last of the children to learn: all of them, or some of a large cluster.
+    """
 
     features: sparse.csr_array
     shown: sparse.csc_array
@@ -176,14 +210,22 @@ class _Job:
     emphasis: FloatArray | None
     stop: StopSignal
 
-    def learn(self, cluster: int, each: Callable[..., Iterable[Any]] = map) -> Rankers:
-        """Learn the children of one cluster, sixteen at a time, in turn or in threads."""
+    def learn(self, task: tuple[int, int, int]) -> Rankers:
+        """Learn some children of a cluster."""
+        cluster, low, high = task
+        return self.learn_cluster(cluster, map, low, high)
+
+    def learn_cluster(
+        self, cluster: int, each: Callable[..., Iterable[Any]] = map, low: int | None = None, high: int | None = None
+    ) -> Rankers:
+        """Learn the children of one cluster, or some, sixteen at a time, in turn or in threads."""
         first, last = int(self.children[cluster]), int(self.children[cluster + 1])
+        begin, end = first if low is None else low, last if high is None else high
         documents = np.sort(self.shown.indices[self.shown.indptr[cluster] : self.shown.indptr[cluster + 1]])
         if last - first < 2 or not len(documents):
             # Nothing to choose, or nothing known: an only child is certain, other children are never taken.
             nothing, ends = np.zeros(0, np.int32), np.zeros(2, np.int64)
-            bias = np.full(last - first, 1 if last - first < 2 else -1, np.float32)
+            bias = np.full(end - begin, 1 if last - first < 2 else -1, np.float32)
             return Rankers(ends, nothing, ends[:1], nothing, np.zeros(0, np.float32), bias)
         every = self.features
         ptr, idx, val, names = compact_rows(every.indptr, every.indices, every.data, documents, every.shape[1])
@@ -193,7 +235,7 @@ class _Job:
         ridges = np.full(len(documents), 0.5 / self.solver.c, np.float32)
 
         def block(low: int) -> tuple[Any, FloatArray]:
-            few = np.arange(low, min(low + BLOCK, last))
+            few = np.arange(low, min(low + BLOCK, end))
             marks = _marks(self.positive, few, documents)
             relief = np.ones(BLOCK, np.float32)
             if self.emphasis is not None:
@@ -201,7 +243,7 @@ class _Job:
             weights, bias = learn_block(ptr, idx, val, total, marks, orders, ridges, relief, self.stop)
             return large_weights(weights, (few - first).astype(np.int32), self.solver.prune), bias[: len(few)]
 
-        triples, biases = zip(*each(block, range(first, last, BLOCK)), strict=True)
+        triples, biases = zip(*each(block, range(begin, end, BLOCK)), strict=True)
         return Rankers(*_by_feature(triples, names), np.concatenate(biases))
 
 

@@ -12,10 +12,18 @@ import numpy as np
 
 from treelabel.calibration.contract import ABSENT, OutputSpace
 from treelabel.calibration.siblings import SiblingGroups, documents_below
-from treelabel.core.compute import in_threads, kernel
+from treelabel.core.compute import kernel, run_tasks
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
-from treelabel.models.linear.descent import LONGEST_SKIP, SMALL, Take, TrainingRows, block_products
+from treelabel.models.linear.descent import (
+    LONGEST_SKIP,
+    SMALL,
+    LargeWeights,
+    Take,
+    TrainingRows,
+    block_products,
+    kept_weights,
+)
 from treelabel.models.linear.vector_blocks import BLOCK, add, add_multiples, add_products, copy, empty_lines
 from treelabel.selection.training import Training
 
@@ -148,6 +156,57 @@ def group_pass(
     return changed
 
 
+# What a block of siblings has learned: outputs, margins of held-out documents, weights and bias.
+LearnedBlock = tuple[IntArray, FloatArray, LargeWeights, FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupJob:
+    """The input of `train_groups`; a task is the number of a group."""
+
+    rows: TrainingRows
+    groups: Sequence[Group]
+    softmax: bool
+    document_c: DoubleArray
+    least: float
+    stop: StopSignal
+
+    def learn(self, task: int) -> list[LearnedBlock]:
+        """Learn a group, sixteen siblings a block."""
+        group, rows, features = self.groups[task], self.rows, self.rows.features
+        ptr, idx, val = features.indptr, features.indices, features.data
+        blocks = -(-len(group.outputs) // BLOCK)
+        weights = empty_lines(blocks, features.shape[1])
+        bias = np.zeros((blocks, BLOCK), np.float32)
+        position = np.full(features.shape[0], -1, np.int64)
+        position[group.rows] = np.arange(len(group.rows))
+
+        def visit(orders: Sequence[LongArray]) -> None:
+            weights[:], bias[:], duals = 0, 0, group.true.copy()
+            skips, state = np.zeros((len(group.rows), 2), np.int32), (ptr, idx, val, group.rows, weights, bias, duals)
+            for order in orders:
+                known = group.offsets, skips, self.document_c, position[order]
+                if not group_pass(self.softmax, *state, *known) or self.stop:
+                    break
+
+        margins = [[np.empty((0, BLOCK), np.float32)] for _ in range(blocks)]
+        orders = rows.orders(group.rows)
+        for fold, some in zip(rows.folds, orders, strict=False):
+            visit(some)
+            known = np.asarray(group.true[position[some[0]]].any(axis=0))
+            for b in range(blocks):
+                products = block_products(ptr, idx, val, weights[b], bias[b], fold)
+                products[:, np.flatnonzero(~known[b * BLOCK : (b + 1) * BLOCK])] = ABSENT
+                margins[b].append(products)
+        if rows.learn_all:
+            visit(orders[-1])
+        parts = [group.outputs[b * BLOCK : (b + 1) * BLOCK] for b in range(blocks)]
+        return [
+            (part, np.concatenate(margins[b]), kept_weights(weights[b], part, self.least), bias[b])
+            for b, part in enumerate(parts)
+        ]
+
+
 def train_groups(
     rows: TrainingRows,
     groups: Sequence[Group],
@@ -156,6 +215,7 @@ def train_groups(
     take: Take,
     stop: StopSignal,
     done: Callable[[int], None],
+    least: float = 0.0,
 ) -> None:
     """Train each group on the documents below its parent, without each fold of documents and with all.
 
@@ -170,42 +230,18 @@ def train_groups(
         Groups of siblings.
     softmax : bool
         Whether exactly one sibling is true of a document; otherwise each one has a sigmoid.
-    c, take, stop, done
+    c, take, stop, done, least
         As in `train_hinge`.
     """
-    features, document_c = rows.features, rows.document_c(c)
-    ptr, idx, val = features.indptr, features.indices, features.data
+    job = GroupJob(rows, groups, softmax, rows.document_c(c), least, stop)
+    costs = [float(len(group.rows) * len(group.outputs)) for group in groups]
+    order = sorted(range(len(groups)), key=lambda number: -costs[number])
 
-    def learn(group: Group) -> None:
-        blocks = -(-len(group.outputs) // BLOCK)
-        weights = empty_lines(blocks, features.shape[1])
-        bias = np.zeros((blocks, BLOCK), np.float32)
-        position = np.full(features.shape[0], -1, np.int64)
-        position[group.rows] = np.arange(len(group.rows))
+    def collect(_: int, blocks: list[LearnedBlock]) -> None:
+        for block in blocks:
+            take(*block)
 
-        def visit(orders: Sequence[LongArray]) -> None:
-            weights[:], bias[:], duals = 0, 0, group.true.copy()
-            skips, state = np.zeros((len(group.rows), 2), np.int32), (ptr, idx, val, group.rows, weights, bias, duals)
-            for order in orders:
-                if not group_pass(softmax, *state, group.offsets, skips, document_c, position[order]) or stop:
-                    break
-
-        margins = [[np.empty((0, BLOCK), np.float32)] for _ in range(blocks)]
-        orders = rows.orders(group.rows)
-        for fold, some in zip(rows.folds, orders, strict=False):
-            visit(some)
-            known = np.asarray(group.true[position[some[0]]].any(axis=0))
-            for b in range(blocks):
-                products = block_products(ptr, idx, val, weights[b], bias[b], fold)
-                products[:, np.flatnonzero(~known[b * BLOCK : (b + 1) * BLOCK])] = ABSENT
-                margins[b].append(products)
-        if rows.learn_all:
-            visit(orders[-1])
-        for b in range(blocks):
-            part = slice(b * BLOCK, (b + 1) * BLOCK)
-            take(group.outputs[part], np.concatenate(margins[b]), weights[b], bias[b])
-
-    in_threads(learn, sorted(groups, key=lambda group: -len(group.rows) * len(group.outputs)), done, stop.interrupt)
+    run_tasks(job, order, collect, done, stop.interrupt, [costs[number] for number in order])
 
 
 def softmax_groups(outputs: OutputSpace, train: Training, tau: float) -> list[Group]:

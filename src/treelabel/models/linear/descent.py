@@ -10,13 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.calibration.contract import ABSENT
-from treelabel.core.compute import fast_kernel, in_threads, kernel
+from treelabel.core.compute import fast_kernel, kernel, run_tasks
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.models.linear.vector_blocks import (
@@ -40,8 +41,10 @@ ROWS_AHEAD, WEIGHTS_AHEAD = 4, 2
 # this: a long loop over them waits for little, and asking for all of them takes longer.
 FEW_FEATURES, LONG_DOCUMENT = 1 << 15, 100
 
+# Weights that are not small: features, outputs and values, by feature.
+LargeWeights = tuple[IntArray, IntArray, FloatArray]
 # Takes what a block has learned: its outputs, their margins of held-out documents, weights and bias.
-Take = Callable[[IntArray, FloatArray, FloatArray, FloatArray], None]
+Take = Callable[[IntArray, FloatArray, LargeWeights, FloatArray], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,8 +275,50 @@ def learn_block(
     return weights, bias
 
 
+@dataclass(frozen=True, eq=False)
+class HingeJob:
+    """The input of `train_hinge`; a task is the first output of a block, and which documents are left out.
+
+    `orders` are those of `rows`, and `totals` the sums of the features of the documents that each of them visits.
+    """
+
+    rows: TrainingRows
+    positives: sparse.csc_array
+    orders: list[list[LongArray]]
+    totals: list[FloatArray]
+    ridges: FloatArray
+    least: float
+    stop: StopSignal
+
+    def outputs(self, first: int) -> IntArray:
+        """Return the outputs of a block."""
+        return np.arange(first, min(first + BLOCK, self.positives.shape[1]), dtype=np.int32)
+
+    def learn(self, task: tuple[int, int]) -> tuple[FloatArray, LargeWeights, FloatArray]:
+        """Learn a block: the margins of the documents that were left out, weights and bias; weights of all alone."""
+        (first, which), rows, positives = task, self.rows, self.positives
+        features, outputs = rows.features, self.outputs(first)
+        ptr, idx, val = features.indptr, features.indices, features.data
+        positive = np.zeros((positives.shape[0], BLOCK), np.bool_)
+        for b, column in enumerate(outputs):
+            positive[positives.indices[positives.indptr[column] : positives.indptr[column + 1]], b] = True
+        order, alike = self.orders[which], np.ones(BLOCK, np.float32)
+        weights, bias = learn_block(ptr, idx, val, self.totals[which], positive, order, self.ridges, alike, self.stop)
+        fold = rows.folds[which] if which < len(rows.folds) else np.zeros(0, np.int64)
+        margins = block_products(ptr, idx, val, weights, bias, fold)
+        margins[:, ~positive[order[0]].any(axis=0)] = ABSENT
+        is_last = which == len(self.orders) - 1
+        return margins, kept_weights(weights, outputs, self.least if is_last else np.inf), bias
+
+
 def train_hinge(
-    rows: TrainingRows, positives: sparse.csc_array, c: float, take: Take, stop: StopSignal, done: Callable[[int], None]
+    rows: TrainingRows,
+    positives: sparse.csc_array,
+    c: float,
+    take: Take,
+    stop: StopSignal,
+    done: Callable[[int], None],
+    least: float = 0.0,
 ) -> None:
     """Train one squared-hinge problem per output, without each fold of documents and with all.
 
@@ -294,40 +339,39 @@ def train_hinge(
         Once it is true, the remaining outputs are learned in few passes.
     done : callable
         Gets the number of blocks that are done.
+    least : float
+        Smaller weights are dropped; if it is infinite, all are, without a look.
     """
     features, orders = rows.features, rows.orders()
-    ptr, idx, val = features.indptr, features.indices, features.data
     totals = [np.asarray(features[np.sort(order[0])].sum(axis=0), np.float32).ravel() for order in orders]
-    ridges, alike = (0.5 / rows.document_c(c)).astype(np.float32), np.ones(BLOCK, np.float32)
-    lock, learned = threading.Lock(), defaultdict[int, dict[int, FloatArray]](dict)
-    last: dict[int, tuple[FloatArray, FloatArray]] = {}
+    ridges = (0.5 / rows.document_c(c)).astype(np.float32)
+    job = HingeJob(rows, positives, orders, totals, ridges, least, stop)
+    lock, learned = threading.Lock(), defaultdict[int, dict[int, Any]](dict)
 
-    def learn(task: tuple[int, int]) -> None:
+    def collect(task: tuple[int, int], result: tuple[FloatArray, LargeWeights, FloatArray]) -> None:
         first, which = task
-        outputs = np.arange(first, min(first + BLOCK, positives.shape[1]), dtype=np.int32)
-        positive = np.zeros((positives.shape[0], BLOCK), np.bool_)
-        for b, column in enumerate(outputs):
-            positive[positives.indices[positives.indptr[column] : positives.indptr[column + 1]], b] = True
-        weights, bias = learn_block(ptr, idx, val, totals[which], positive, orders[which], ridges, alike, stop)
-        fold = rows.folds[which] if which < len(rows.folds) else np.zeros(0, np.int64)
-        margins = block_products(ptr, idx, val, weights, bias, fold)
-        margins[:, ~positive[orders[which][0]].any(axis=0)] = ABSENT
         with lock:
-            learned[first][which] = margins
-            if which == len(orders) - 1:
-                last[first] = weights, bias
+            learned[first][which] = result
             if len(learned[first]) < len(orders):
                 return
             parts = learned.pop(first)
-        take(outputs, np.concatenate([parts[each] for each in range(len(orders))]), *last.pop(first))
+        margins = np.concatenate([parts[each][0] for each in range(len(orders))])
+        take(job.outputs(first), margins, *parts[len(orders) - 1][1:])
 
     def report(number: int) -> None:
         if number % len(orders) == 0:
             done(number // len(orders))
 
     # Each fold of a block is a task: blocks that are few would keep some threads waiting for the last one.
-    tasks = itertools.product(range(0, positives.shape[1], BLOCK), range(len(orders)))
-    in_threads(learn, tasks, report, stop.interrupt)
+    tasks = list(itertools.product(range(0, positives.shape[1], BLOCK), range(len(orders))))
+    run_tasks(job, tasks, collect, report, stop.interrupt)
+
+
+def kept_weights(weights: FloatArray, outputs: IntArray, least: float) -> LargeWeights:
+    """List the weights of a block that are not smaller than `least`; none, without a look, if it is infinite."""
+    if least == np.inf:
+        return np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
+    return large_weights(weights, outputs, least)
 
 
 class WeightCollector:
@@ -340,16 +384,16 @@ class WeightCollector:
     features, outputs : int
         The shape of the weights.
     least : float
-        Smaller weights are dropped; if it is infinite, all are, without a look.
+        What smaller weights are that training drops.
     """
 
     def __init__(self, documents: int, features: int, outputs: int, least: float) -> None:
         self.margins = np.zeros((documents, outputs), np.float32)
         self.bias = np.zeros(outputs, np.float32)
-        self._features, self._least = features, least
-        self._parts: dict[int, tuple[IntArray, IntArray, FloatArray]] = {}
+        self._features, self.least = features, least
+        self._parts: dict[int, LargeWeights] = {}
 
-    def take(self, outputs: IntArray, margins: FloatArray, weights: FloatArray, bias: FloatArray) -> None:
+    def take(self, outputs: IntArray, margins: FloatArray, weights: LargeWeights, bias: FloatArray) -> None:
         """Keep a block.
 
         Parameters
@@ -361,8 +405,8 @@ class WeightCollector:
         """
         self.margins[:, outputs] = margins[:, : len(outputs)]
         self.bias[outputs] = bias[: len(outputs)]
-        if len(outputs) and self._least < np.inf:
-            self._parts[int(outputs[0])] = large_weights(weights, outputs, self._least)
+        if len(outputs):
+            self._parts[int(outputs[0])] = weights
 
     def weights(self) -> sparse.csr_array:
         """Return all weights, features x outputs."""

@@ -299,9 +299,9 @@ def _train(head: LinearHead, job: HeadTask) -> tuple[OutputSpace, WeightCollecto
     tasks = -(-outputs.count // BLOCK) if groups is None else len(groups)
     with progress_bar("learning", tasks, train.progress) as done:
         if groups is None:
-            train_hinge(job.rows, outputs.targets(train.labels), c, collector.take, train.stop, done)
+            train_hinge(job.rows, outputs.targets(train.labels), c, collector.take, train.stop, done, job.prune)
         else:
-            train_groups(job.rows, groups, head.softmax, c, collector.take, train.stop, done)
+            train_groups(job.rows, groups, head.softmax, c, collector.take, train.stop, done, job.prune)
     return outputs, collector
 
 
