@@ -12,13 +12,12 @@ from sphinx_gallery.scrapers import figure_rst
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from tools import site_content
-
-import treelabel
+import treelabel  # noqa: E402
+from tools import site_content  # noqa: E402
 
 project = "treelabel"
 author = "The treelabel developers"
-copyright = author
+project_copyright = author
 version = release = treelabel.__version__
 
 extensions = [
@@ -48,8 +47,10 @@ html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = True
 html_math_renderer = "mathml"
+html_context = {"default_mode": "auto"}
+html_favicon = "_static/tree.svg"
 html_theme_options = {
-    "logo": {"text": "treelabel"},
+    "logo": {"text": "treelabel", "image_light": "_static/tree.svg", "image_dark": "_static/tree.svg"},
     "github_url": "https://github.com/treelabel/treelabel",
     "header_links_before_dropdown": 5,
     "show_prev_next": True,

@@ -41,7 +41,7 @@ PEERS = {
     "pecos": "PECOS",
 }
 # Where the label of a point stands, for those that would cover another.
-OFFSETS = {"PECOS": (6, -10), "linear": (6, 5), "omikuji": (6, -11), "bag": (-24, -10), "LinearSVC": (6, -10)}
+OFFSETS = {"PECOS": (-12, -13), "linear": (6, 5), "omikuji": (7, -3), "bag": (3, -13), "LinearSVC": (7, 1)}
 
 
 def write_tables(folder: Path) -> None:
@@ -89,7 +89,7 @@ def commands() -> str:
 def study_tables(path: Path) -> str:
     """Return the tables and verdicts of a study, with the command, the date and the machine."""
     results = json.loads(path.read_text(encoding="utf-8"))
-    days = sorted(run["finished"][:10] for run in results["runs"])
+    days = sorted(run["finished"][:10] for run in results["runs"] if run["finished"])
     machine, versions = results["runs"][0]["machine"], results["runs"][0]["versions"]
     stored = path.relative_to(ROOT)
     text, _ = summarize(Results.load(path), "markdown", None, True, True, False, header=True)
