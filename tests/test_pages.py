@@ -79,7 +79,11 @@ def run_console(block: Block, page: Path, run: Run) -> None:
 PARSERS: dict[str, Callable[[str], Any]] = {"json": json.loads, "toml": tomllib.loads}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+# The README has most of what the first page has, without the report.
+CASES = [pytest.param(page, marks=[pytest.mark.slow] if page.stem == "start" else [], id=page.stem) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", CASES)
 def test_the_blocks_of_a_page_run(page: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -118,3 +122,11 @@ def test_every_page_is_in_the_contents() -> None:
         if line and not line.startswith(":")
     ]
     assert sorted([*entries, "index"]) == sorted([*(page.stem for page in PAGES[1:]), "auto_examples/index"])
+
+
+def test_the_readme_is_short_and_reads_well_anywhere() -> None:
+    text = PAGES[0].read_text(encoding="utf-8")
+    assert len(text.encode()) <= 9_000
+    assert not re.findall(r"\]\((?!https://)[^)]*\)", text), "a package index knows no relative links"
+    for path in re.findall(r"treelabel/(?:blob/)?main/([^)\s]+)", text):
+        assert (ROOT / path).exists(), path
