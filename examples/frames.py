@@ -1,4 +1,9 @@
-"""From a data frame to a model, and back to a data frame with predictions: ten lines of Python."""
+"""
+From a data frame to predictions in a frame
+===========================================
+
+From a data frame to a model, and back to a data frame with predictions: ten lines of Python.
+"""
 
 import pandas as pd
 
@@ -9,8 +14,16 @@ df = train.to_frame("pandas")  # your frame: pandas, polars, pyarrow, DuckDB, or
 
 model = tl.fit(df, text="text", labels="label", preset="balanced")
 print(model)
+
+# %%
+# New texts keep their columns.
 new = pd.DataFrame({"text": ["a small dog that digs for rats", "a sweet cake with cream"], "price": [300, 5]})
 print(model.predict_frame(new, alternatives=1).to_string())
 
+# %%
 # The same scorer is the scoring= of scikit-learn's cross_val_score and GridSearchCV.
 print(f"hF1 of texts held out: {tl.scorer('hf1')(model, test.texts, test.paths()):.3f}")
+
+# %%
+# How often labels are right, over the probability that the model gave them.
+figure = model.plot_calibration(test.texts, test.paths())

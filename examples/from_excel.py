@@ -1,4 +1,8 @@
-"""Walk from an Excel file with every wart to accepted predictions, and on to a taxonomy that changes.
+"""
+From an Excel file to accepted predictions
+==========================================
+
+Walk from an Excel file with every wart to accepted predictions, and on to a taxonomy that changes.
 
 Each step is one command of the shell; the numbers that it prints say whether to go on. Needs the extra excel.
 """
@@ -88,5 +92,6 @@ with tempfile.TemporaryDirectory() as folder:
         Path("moves.tsv").write_text("food > beverage\tfood > drinks\n", encoding="utf-8")
         treelabel("update", "model", "-o", "model3", "--taxonomy", "spring.csv", "--moves", "moves.tsv")
         print(tl.load_model("model3").predict(["red wine of France"], paths=True))
+        figure = tl.load_model("model3").hierarchy_.plot()
     finally:
         os.chdir(home)

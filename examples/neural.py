@@ -1,4 +1,9 @@
-"""Train a small network with two losses, pool it with a linear model, and export it to run without torch."""
+"""
+Train a network, pool it, export it
+===================================
+
+Train a small network with two losses, pool it with a linear model, and export it to run without torch.
+"""
 
 import tempfile
 from pathlib import Path
@@ -16,9 +21,16 @@ for loss in ("bce", "conditional_softmax_la"):
     result = tl.evaluate(test, scores=model.score(test), rule="best_leaf", metrics=["leaf_accuracy", "hf1_auc"])
     print(f"{loss:<24} leaf accuracy {result['leaf_accuracy']:.3f}  hf1_auc {result['hf1_auc']:.3f}")
 
+# %%
+# What the second loss gives, with intervals.
+figure = result.plot()
+
+# %%
+# Pooled with a linear model, by weights learned out of fold.
 both = tl.make_model("stack", estimators=("linear", {"model": "neural", **small}), cv=2).fit(train)
 print("pooled:", both.predict(["a small dog that digs for rats"], paths=True)[0])
 
+# %%
 # Only networks can be exported.
 assert isinstance(model, Neural)
 with tempfile.TemporaryDirectory() as folder:

@@ -88,8 +88,12 @@ class Page:
 
     def open(self, path: Path) -> None:
         """Open a file and wait until it is loaded."""
+        self.open_address(path.resolve().as_uri())
+
+    def open_address(self, address: str) -> None:
+        """Open an address and wait until it is loaded."""
         self.loaded = False
-        self.send("Page.navigate", url=path.resolve().as_uri())
+        self.send("Page.navigate", url=address)
         while not self.loaded:
             self._next()
 

@@ -112,13 +112,13 @@ def test_the_quick_study_runs(tmp_path: Path, run: Run) -> None:
     assert "Fast models on nouns" in ended.out
 
 
-def test_readme_counts_the_claims_of_the_stored_results() -> None:
+def test_the_page_of_studies_counts_the_claims_of_the_stored_results() -> None:
     """The claims of the four papers, which `specs/results` has verdicts on; those of the peers are ours."""
     papers = [Results.load(file) for file in sorted((SPECS / "results").glob("*.json")) if file.stem != "peers"]
     count = sum(len(each.verdicts) for each in papers)
     assert len(papers) == 4
     assert count == sum(len(read_spec(SPECS / each.spec.path.name).claims) for each in papers)
-    text = " ".join((SPECS.parent / "README.md").read_text(encoding="utf-8").split())
+    text = " ".join((SPECS.parent / "docs" / "experiments.md").read_text(encoding="utf-8").split())
     assert f"and {count} of their claims" in text
 
 

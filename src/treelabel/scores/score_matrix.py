@@ -231,7 +231,7 @@ class Scores:
         return self.coherence_gap() <= tolerance
 
     def exhaustiveness_gap(self) -> float:
-        """Find how far children are from summing to their parent: max |p(n) - sum over children|, the root having 1.
+        """Find how far children are from summing to their parent: max abs(p(n) - sum over children), the root having 1.
 
         Needs a tree. Scores that were cut to the top k, or that let a document stop inside, are not exhaustive.
         """
