@@ -262,7 +262,7 @@ def test_a_stack_keeps_what_pays(stacked: Any) -> None:
     assert trial.documents == 24
     assert len(stacked.estimators_) == 3
     assert "exactly right on 24 held-out documents" in repr(stacked)
-    assert [stage.name for stage in stacked.evidence_.stages] == ["tuning, fold 1", "tuning, all"]
+    assert [stage.name for stage in stacked.evidence_.stages] == ["tuning, part"]
 
 
 def test_a_stack_drops_what_does_not_pay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +322,7 @@ def test_a_deadline_leaves_the_encoder_as_it_is(folder: Path) -> None:
 def test_a_validation_set_judges_tuning(folder: Path) -> None:
     model = make_stack(folder).fit(data(48, 0), valid=data(40, 1))
     assert model.evidence_.tuning.documents == 40
-    assert [stage.name for stage in model.evidence_.stages] == ["tuning, all"]
+    assert [stage.name for stage in model.evidence_.stages] == ["tuning, part"]
 
 
 # Prototypes that grow

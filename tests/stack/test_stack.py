@@ -15,7 +15,7 @@ from treelabel.core.strings import Strings
 from treelabel.models.base import Model, Training
 from treelabel.models.check import CASES, TREE, made_up
 from treelabel.models.model_inputs import training_of
-from treelabel.stack.model import make_folds
+from treelabel.stack.stratified_folds import make_folds
 
 SETS = {kind: Dataset.of(case.texts, case.labels, case.hierarchy) for kind, case in CASES.items()}
 
@@ -120,11 +120,11 @@ def test_each_document_is_left_out_once_and_labels_are_spread() -> None:
 
 
 def test_of_very_many_documents_one_part_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treelabel.stack.model.MANY_DOCUMENTS", 40)
-    monkeypatch.setattr("treelabel.stack.model.LEFT_OUT_OF_MANY", 10)
+    monkeypatch.setattr("treelabel.stack.stratified_folds.MANY_DOCUMENTS", 40)
+    monkeypatch.setattr("treelabel.stack.stratified_folds.LEFT_OUT_OF_MANY", 10)
     train = training_of(SETS["leaf"], None, None)
     assert [len(part) for part in make_folds(train, 4, seed=0)] == [10]
-    monkeypatch.setattr("treelabel.stack.model.LEFT_OUT_OF_MANY", 80)
+    monkeypatch.setattr("treelabel.stack.stratified_folds.LEFT_OUT_OF_MANY", 80)
     linear, parrot = stack("linear", Parrot()).fit(noisy(200, seed=1)).pool_.weights
     assert parrot < 0.35 * linear
 
@@ -189,7 +189,11 @@ def test_without_models_it_is_linear_twice_and_prototype(tmp_path: Path) -> None
     data = SETS["leaf"]
     model = make_model("stack", encoder="words", cv=2).fit(data)
     assert [part.name for part in model.estimators_] == ["linear", "linear", "prototype"]
-    assert [part.get_params()["encoder"] for part in model.estimators_] == [None, "words", "words"]
+    first, second, third = (part.get_params()["encoder"] for part in model.estimators_)
+    # The encoder is made once.
+    assert first is None
+    assert second is third
+    assert second.name == "words"
     model.save(tmp_path / "model")
     loaded = load_model(tmp_path / "model")
     assert np.array_equal(loaded.score(data).dense(), model.score(data).dense())
@@ -218,8 +222,7 @@ def test_two_labels_of_one_name_are_told_apart() -> None:
 
 
 def test_the_default_estimators_take_the_best_encoder_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("linear.model", "prototype"):
-        monkeypatch.setattr(f"treelabel.models.{module}.default_encoder", WordVectors)
+    monkeypatch.setattr("treelabel.stack.model.default_encoder", WordVectors)
     case = CASES["leaf"]
     model = make_model("stack", cv=2).fit(case.texts, case.labels, hierarchy=TREE)
     *linear, prototype = model.estimators_

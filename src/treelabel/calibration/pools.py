@@ -4,6 +4,7 @@ This is a log-linear pool (Genest and Zidek 1986). Logarithms are counted from t
 that what is not stored is 0 here too, and sparse scores stay sparse.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -57,6 +58,10 @@ class Pool(Calibration):
         """Make a pool in which `count` models have the same weight; `labels` are those of training documents."""
         raise NotImplementedError
 
+    @abstractmethod
+    def fit(self, evidence: Sequence[Any], labels: LabelMatrix, prior_strength: float = PRIOR_STRENGTH) -> Self:
+        """Learn weights from documents; the prior for equal ones counts as much as so many. See `Calibration.fit`."""
+
 
 @dataclass(frozen=True, eq=False)
 class PathPool(Pool):
@@ -87,8 +92,8 @@ class PathPool(Pool):
         terminals = np.union1d(hierarchy.leaves, ends).astype(np.int32)
         return cls(hierarchy, terminals, np.full(count, 1 / count), neutral_mixture())
 
-    def fit(self, evidence: Sequence[Any], labels: LabelMatrix) -> "PathPool":
-        """Learn the weights and the mixture; see `Calibration.fit`."""
+    def fit(self, evidence: Sequence[Any], labels: LabelMatrix, prior_strength: float = PRIOR_STRENGTH) -> "PathPool":
+        """Learn the weights and the mixture; see `Pool.fit`."""
         true = self.hierarchy.most_specific(labels)
         rows = np.flatnonzero(np.diff(true.indptr) == 1)
         rows = rows[np.isin(true.indices[true.indptr[rows]], self.terminals)]
@@ -98,7 +103,7 @@ class PathPool(Pool):
         near, offsets = nearest_terminals([self._log_ratios(values[rows]) for values in evidence], position)
         hit = np.zeros(near.shape[:2], np.bool_)
         hit[:, 0] = True
-        weights = fit_softmax_weights(near, hit, offsets)
+        weights = fit_softmax_weights(near, hit, offsets, prior_strength)
         mixture = fit_softmax_mixture(near.astype(np.float64) @ weights, hit, offsets)
         return replace(self, weights=weights, mixture=mixture)
 
@@ -182,8 +187,8 @@ class NodePool(Pool):
         """The weights of the models: levels x models."""
         return self.coefficients[:, 1:]
 
-    def fit(self, evidence: Sequence[Any], labels: LabelMatrix) -> Self:
-        """Learn the coefficients of each level; see `Calibration.fit`."""
+    def fit(self, evidence: Sequence[Any], labels: LabelMatrix, prior_strength: float = PRIOR_STRENGTH) -> Self:
+        """Learn the coefficients of each level; see `Pool.fit`."""
         count = len(evidence)
         parts, candidates = self._parts(evidence)
         true = matches(self.hierarchy.closure(labels), candidates)
@@ -192,7 +197,7 @@ class NodePool(Pool):
         free = 1 + self.free_terms * count
         for level in np.unique(levels):
             some, prior = levels == level, self.prior_coefficients(count)
-            coefficients[level] = fit_sigmoid_weights(parts[some], true[some], prior, free)
+            coefficients[level] = fit_sigmoid_weights(parts[some], true[some], prior, free, prior_strength)
         return replace(self, coefficients=coefficients)
 
     def probabilities(self, evidence: Sequence[Any]) -> Any:
@@ -315,7 +320,9 @@ def nearest_terminals(evidence: Sequence[Any], true: LongArray) -> tuple[FloatAr
     return near, np.log(np.array([1.0] * (1 + few) + [float(rest)] * (rest > 0)))
 
 
-def fit_softmax_weights(near: FloatArray, hit: BoolArray, offsets: DoubleArray) -> DoubleArray:
+def fit_softmax_weights(
+    near: FloatArray, hit: BoolArray, offsets: DoubleArray, prior_strength: float = PRIOR_STRENGTH
+) -> DoubleArray:
     """Find the weights, at least 0, with which a softmax over candidates has the least log loss.
 
     Parameters
@@ -324,6 +331,8 @@ def fit_softmax_weights(near: FloatArray, hit: BoolArray, offsets: DoubleArray) 
         Marks the true ones.
     offsets : array of shape (candidates,)
         Added to logits.
+    prior_strength : float
+        How many documents the prior for equal weights counts as much as.
 
     Returns
     -------
@@ -334,10 +343,12 @@ def fit_softmax_weights(near: FloatArray, hit: BoolArray, offsets: DoubleArray) 
         total = sum_rows(lambda low, high: softmax_loss(near, hit, offsets, weights, low, high), len(hit))
         return float(total[0]), total[1:]
 
-    return _minimize_with_prior(loss, np.full(near.shape[2], 1 / near.shape[2]), len(hit), 0)
+    return _minimize_with_prior(loss, np.full(near.shape[2], 1 / near.shape[2]), len(hit), 0, prior_strength)
 
 
-def fit_sigmoid_weights(parts: DoubleArray, true: BoolArray, prior: DoubleArray, free: int) -> DoubleArray:
+def fit_sigmoid_weights(
+    parts: DoubleArray, true: BoolArray, prior: DoubleArray, free: int, prior_strength: float = PRIOR_STRENGTH
+) -> DoubleArray:
     """Find b and weights with which sigmoid(b + weights x parts) has the least log loss.
 
     Parameters
@@ -348,6 +359,8 @@ def fit_sigmoid_weights(parts: DoubleArray, true: BoolArray, prior: DoubleArray,
         What few documents leave as it is.
     free : int
         How many numbers, b first, may be below 0.
+    prior_strength : float
+        How many of them the prior counts as much as.
 
     Returns
     -------
@@ -360,16 +373,16 @@ def fit_sigmoid_weights(parts: DoubleArray, true: BoolArray, prior: DoubleArray,
         error = expit(z) - true
         return float((np.logaddexp(0, z) - true * z).sum()), np.concatenate([[error.sum()], parts.T @ error])
 
-    return _minimize_with_prior(loss, prior, len(true), free)
+    return _minimize_with_prior(loss, prior, len(true), free, prior_strength)
 
 
-def _minimize_with_prior(loss: Loss, prior: DoubleArray, count: int, free: int) -> DoubleArray:
+def _minimize_with_prior(loss: Loss, prior: DoubleArray, count: int, free: int, strength: float) -> DoubleArray:
     """Minimize a loss of `count` documents with a Gaussian prior; all numbers but the `free` first are at least 0."""
 
     def mean(numbers: DoubleArray) -> tuple[float, DoubleArray]:
         value, slope = loss(numbers)
         away = numbers - prior
-        return (value + PRIOR_STRENGTH * float(away @ away)) / count, (slope + 2 * PRIOR_STRENGTH * away) / count
+        return (value + strength * float(away @ away)) / count, (slope + 2 * strength * away) / count
 
     bounds = [(-MOST_WEIGHT, MOST_WEIGHT)] * free + [(0.0, MOST_WEIGHT)] * (len(prior) - free)
     return minimize_within(mean, prior, bounds, POOL_TOLERANCE)

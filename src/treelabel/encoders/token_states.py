@@ -120,14 +120,16 @@ class StateEncoder:
         its `max_length`, or 512.
     layers
         States are those after so many layers of a transformer; None for the last one.
+    backbone
+        The transformer as it was loaded, whose other layers are removed; None loads it when it is needed.
     """
 
-    def __init__(self, encoder: Encoder, layers: int | None = None) -> None:
+    def __init__(self, encoder: Encoder, layers: int | None = None, backbone: Any = None) -> None:
         self.encoder, self.layers = encoder, layers
         self.name, self.fingerprint = encoder.name, encoder.fingerprint
         if layers is not None:
             self.fingerprint += f" layers={layers}"
-        self._backbone: Any = None
+        self._backbone: Any = None if backbone is None else _LowerLayers(backbone, layers)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return everything but the loaded transformer, which a copy loads again when it needs it."""

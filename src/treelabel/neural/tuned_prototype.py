@@ -11,7 +11,6 @@ import numpy as np
 from treelabel.core.array_schema import Arrays, Schema
 from treelabel.core.stopping import StopSignal
 from treelabel.core.validation import Between
-from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.registry import default_encoder, find_encoder
 from treelabel.encoders.tuned_encoder import WEIGHTS, TunedEncoder
 from treelabel.models.base import Training
@@ -45,8 +44,8 @@ class TunedPrototype(Prototype):
     """Prototypes over an encoder whose last layers are trained on the texts; see `Prototype`.
 
     The encoder is tuned without a quarter of the documents, which choose the strengths of priors and the calibration;
-    then it goes on with all. `partial_fit` and `update` add texts and labels to prototypes and leave the encoder as it
-    is; a warning says when tuning again would pay. An encoder that is no transformer is not tuned.
+    then prototypes are made of all. `partial_fit` and `update` add texts and labels to prototypes and leave the encoder
+    as it is; a warning says when tuning again would pay. An encoder that is no transformer is not tuned.
 
     Parameters
     ----------
@@ -76,15 +75,13 @@ class TunedPrototype(Prototype):
         stop = train.stop
         if self.tune_seconds is not None and np.isinf(stop.deadline):
             stop = StopSignal(time.monotonic() + self.tune_seconds)
-        first = tuner.tune(others, stop.share(2), "part")
-        requested, self.encoder = self.encoder, first
-        held = self._fit_calibrated(train[others], train[left])
-        self.encoder = requested
         share = stop.share(1)
-        tuned = tuner.tune(np.arange(len(train)), share, "all", tuner.planned_steps(others) // 2, first)
+        tuned = tuner.tune(others, share, "part")
         if share.reason == "interrupt":
             train.stop.interrupt()
-        self.encoder_ = CachedEncoder(tuned)
+        requested, self.encoder = self.encoder, tuned
+        held = self._fit_calibrated(train[others], train[left])
+        self.encoder = requested
         self._make_means(train)
         self.prototypes_ = self._prototypes()
         self.stages_ = tuple(tuner.stages)

@@ -7,6 +7,7 @@ what it would cost otherwise, and an embedding as well.
 import hashlib
 import time
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ from treelabel.selection.training import Training
 LAYER_SHARE = 3
 LEARNING_RATE, WARMUP_RATIO, MAX_GRAD_NORM, WEIGHT_DECAY = 4e-4, 0.1, 1.0, 0.01
 # Steps: as many as pass so many times over the texts, within these bounds.
-PASSES, LEAST_STEPS, MOST_STEPS = 5, 10, 300
+PASSES, LEAST_STEPS, MOST_STEPS = 5, 6, 300
 # Texts of a label that are trained on at most, and the memory of all their states in bytes.
 MOST_TEXTS, MOST_MEMORY = 64, 1 << 28
 # Vectors of states in float16 differ from those of the whole transformer by less.
@@ -105,11 +106,14 @@ class EncoderTuner:
     stages: list[Stage] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        count = len(layers_of(self.encoder.load_backbone()))
+        backbone = self.encoder.load_backbone()
+        count = len(layers_of(backbone))
         self.layers = max(1, count // LAYER_SHARE)
         if count < 2:
             raise TreelabelError(f"the encoder {self.encoder.name} has {count} layers; tuning needs two at least")
-        self.below = StateEncoder(self.encoder, count - self.layers)
+        # Loaded once: every tuning trains a copy of the upper layers.
+        self.upper = UpperLayers(self.encoder, self.layers, deepcopy(backbone)).eval()
+        self.below = StateEncoder(self.encoder, count - self.layers, backbone)
         self.data = with_label_texts(self.train, self.descriptions)
         rows = self._sample()
         texts = list(self.data.texts.take(rows))
@@ -141,7 +145,7 @@ class EncoderTuner:
         texts = [text for text, row in self.row_of.items() if row in rows]
         states = self.states.select(np.array([self.row_of[text] for text in texts]))
         expected = self.encoder.transform(texts)
-        error = np.abs(UpperLayers(self.encoder, self.layers).eval().embed(states) - expected).max()
+        error = np.abs(self.upper.embed(states) - expected).max()
         if error > TOLERANCE * max(1.0, float(np.abs(expected).max())):
             raise TreelabelError(
                 f"the encoder {self.encoder.name} cannot be tuned: its last layers cannot be told from those below; "
@@ -153,14 +157,7 @@ class EncoderTuner:
         texts = len(np.intersect1d(rows, self.sampled)) + len(self.data) - len(self.train)
         return int(np.clip(np.ceil(PASSES * texts / (LABELS * TEXTS)), LEAST_STEPS, MOST_STEPS))
 
-    def tune(
-        self,
-        rows: LongArray,
-        stop: StopSignal,
-        name: str,
-        steps: int | None = None,
-        start: TunedEncoder | None = None,
-    ) -> TunedEncoder:
+    def tune(self, rows: LongArray, stop: StopSignal, name: str) -> TunedEncoder:
         """Train on some documents.
 
         Parameters
@@ -171,10 +168,6 @@ class EncoderTuner:
             Ends training early; its rates then fall in time.
         name
             What the tuning is for: names its checkpoint and its stage.
-        steps
-            How many; by default `planned_steps`.
-        start
-            Goes on from these weights instead of the encoder's own.
 
         Returns
         -------
@@ -184,14 +177,12 @@ class EncoderTuner:
         used = self.sampled[np.isin(self.sampled, rows) | (self.sampled >= len(self.train))]
         batches = TreeBatches.of(self.data[used])
         states = self.states.select(np.searchsorted(self.sampled, used))
-        planned = self.planned_steps(rows) if steps is None else steps
+        planned = self.planned_steps(rows)
         with fixed_seed(self.seed):
-            upper = UpperLayers(self.encoder, self.layers)
-            if start is not None and start.weights is not None:
-                upper.load(start.weights)
+            upper = deepcopy(self.upper)
             upper.to(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
             folder = None if self.checkpoints is None else self.checkpoints / name
-            run = self._fingerprint(used, planned, start) if folder is not None else ""
+            run = self._fingerprint(used, planned) if folder is not None else ""
             training = _Training(upper, batches, states, planned, self.seed, stop, folder, run)
             with threads_for(upper), progress_bar(f"tuning the encoder ({name})", planned, self.train.progress) as done:
                 state = training.run(done)
@@ -201,9 +192,9 @@ class EncoderTuner:
         tuned.by_states = _StateRows(self, upper.eval())
         return tuned
 
-    def _fingerprint(self, rows: LongArray, steps: int, start: TunedEncoder | None) -> str:
+    def _fingerprint(self, rows: LongArray, steps: int) -> str:
         """Hash what a checkpoint depends on."""
-        described = [self.encoder.fingerprint, str(self.seed), str(steps), "" if start is None else start.digest]
+        described = [self.encoder.fingerprint, str(self.seed), str(steps)]
         sha256 = hashlib.sha256("\0".join([*described, self.train.hierarchy.fingerprint]).encode())
         hash_documents(sha256, self.data[rows])
         return sha256.hexdigest()

@@ -12,7 +12,6 @@ from treelabel.encoders.backbone import keep_layers, layers_of, pool
 from treelabel.encoders.token_states import TokenStates
 from treelabel.encoders.tokens import token_batches
 from treelabel.encoders.transformer import TransformerEncoder
-from treelabel.encoders.tuned_encoder import Weights
 from treelabel.neural.backbones import parameter_depths
 from treelabel.neural.hardware import threads_for
 from treelabel.neural.weight_files import copy_to_cpu
@@ -33,12 +32,14 @@ class UpperLayers(nn.Module):
         The transformer.
     layers
         How many of its last layers.
+    backbone
+        The transformer as it was loaded, whose other layers are removed; None loads it.
     """
 
-    def __init__(self, encoder: TransformerEncoder, layers: int) -> None:
+    def __init__(self, encoder: TransformerEncoder, layers: int, backbone: Any = None) -> None:
         super().__init__()
         self.source = encoder.source
-        backbone = encoder.load_backbone()
+        backbone = encoder.load_backbone() if backbone is None else backbone
         last = len(layers_of(backbone)) - layers
         names = {id(parameter): name for name, parameter in backbone.named_parameters()}
         trained = {names[id(parameter)]: parameter for parameter, depth in parameter_depths(backbone) if depth > last}
@@ -61,18 +62,13 @@ class UpperLayers(nn.Module):
         """Return vectors (n × width) of states (n × length × width) and their mask (n × length)."""
         self._states = states
         hidden = self.backbone(input_ids=torch.zeros_like(mask), attention_mask=mask).last_hidden_state
+        self._states = None
         vectors = pool(hidden, mask, self.source.pooling)
         return functional.normalize(vectors, dim=1) if self.source.normalize else vectors
 
     def weights(self) -> dict[str, Tensor]:
         """Return copies of what is trained, by its names in the whole transformer."""
         return copy_to_cpu(self.trained)
-
-    def load(self, weights: Weights) -> None:
-        """Take weights that `weights` returned."""
-        with torch.no_grad():
-            for name, value in weights.items():
-                self.trained[name].copy_(value)
 
     def embed(self, states: TokenStates) -> FloatArray:
         """Return one vector per text, in batches of similar length."""

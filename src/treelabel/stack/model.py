@@ -15,7 +15,7 @@ from treelabel.core.progress import progress_bar
 from treelabel.core.strings import Strings
 from treelabel.core.types import LongArray
 from treelabel.encoders.protocol import Encoder
-from treelabel.encoders.registry import default_encoder_name
+from treelabel.encoders.registry import default_encoder, find_encoder
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.models.base import Model, Training
 from treelabel.models.descriptions import Descriptions, check_descriptions
@@ -25,22 +25,25 @@ from treelabel.models.settings import Folds, Seconds, Seed, Settings
 from treelabel.rules.decisions import decide
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut, Stage, TuningTrial
-from treelabel.selection.training import draw_folds, hold_out
 from treelabel.stack.estimator_specs import Spec, make_estimator
-from treelabel.stack.tuned_estimators import TUNED_SPECS, WEIGHTS, TuningRun, can_tune
+from treelabel.stack.stratified_folds import make_folds
+from treelabel.stack.tuned_estimators import (
+    TUNED_PRIOR,
+    TUNED_SPECS,
+    TUNING_PARTS,
+    WEIGHTS,
+    TuningRun,
+    can_tune,
+    judge_tuning,
+)
 from treelabel.text.tfidf import Tfidf
 
 if TYPE_CHECKING:
     from treelabel.encoders.tuned_encoder import TunedEncoder
 
-# From this many documents on, one fold is left out instead of each in turn: weights are few.
-MANY_DOCUMENTS = 20_000
-LEFT_OUT_OF_MANY = 4_000
 # How many probabilities of models are kept at most to learn weights from, and of how many documents at least.
 MOST_KEPT = 1 << 25
 FEWEST_KEPT = 500
-# An encoder is tuned without one of so many folds, for so many of them.
-TUNING_CV, TUNING_FOLDS = 4, 1
 
 # On training data of four sets, out of fold, no other choice of linear models, bag and prototype is clearly better.
 DEFAULT_ESTIMATORS: tuple[Spec, ...] = (
@@ -91,11 +94,11 @@ class Stack(Model):
     descriptions : mapping, str or None
         Descriptions of labels, handed to all estimators that take them and do not have their own.
     cv : int
-        The number of folds; an encoder is tuned without a quarter of the documents instead.
+        The number of folds.
     tune : bool or "auto"
-        Whether the last layers of the encoder are trained on the texts, and linear and prototype over it join the
-        estimators where that pays on held-out documents. "auto" does so for a transformer, and for up to 20,000
-        texts of a million tokens.
+        Whether the last layers of the encoder are trained on three quarters of the texts, and linear and prototype
+        over it are pooled with the other estimators, unless that does not pay on the fourth quarter. "auto" does so
+        for a transformer, and for up to 20,000 texts of a million tokens.
     tune_seconds : float or None
         The time that tuning may take; None for as long as it takes. `max_seconds` of `fit` takes its place.
     checkpoint_dir : str or None
@@ -172,38 +175,55 @@ class Stack(Model):
 
     def _fit(self, train: Training) -> HeldOut | None:
         self.tuned_: TunedEncoder | None = None
+        self.tuned_pool_: Pool | None = None
         self.tuning_: TuningTrial | None = None
         self.stages_: tuple[Stage, ...] = ()
         self.tuning_seconds_ = 0.0
-        self.estimators_ = self._fit_estimators(train)
-        run = None
-        if not self._is_extreme and not train.stop and can_tune(self.encoder, train, self.tune):
-            parts = (TUNING_FOLDS if train.valid is None else 0) + 1
-            settings = self.seed, self.tune_seconds, parts, self.checkpoint_dir, self.descriptions
-            run = TuningRun.start(train, self.encoder, *settings)
-        evidence, rows = self._left_out(train, run)
-        if run is not None and not self._add_tuned(run, evidence, rows, train):
-            # As if nothing had been tuned: with all folds.
-            evidence, rows = self._left_out(train)
+        encoder = self._shared_encoder()
+        tunes = not self._is_extreme and can_tune(encoder, train, self.tune)
+        self.estimators_ = self._fit_estimators(train, encoder)
+        evidence, rows = self._left_out(train, encoder)
         self.pool_: Pool = self._pool.equal(train.hierarchy, len(self.estimators_), train.labels)
         if not len(rows):
             return None
         held = (train if train.valid is None else train.valid)[rows]
         self.pool_ = self.pool_.fit(evidence, held.labels)
-        return HeldOut.of(self.pool_.probabilities(evidence), held)
+        p, tuned = self.pool_.probabilities(evidence), None
+        if tunes and not train.stop:
+            try:
+                tuned = self._tune(train, default_encoder() if encoder is None else encoder, p, rows)
+            except KeyboardInterrupt:
+                train.stop.interrupt()
+        return HeldOut.of(p, held) if tuned is None else tuned
 
-    def _add_tuned(self, run: TuningRun, evidence: list[Any], rows: LongArray, train: Training) -> bool:
-        """Add estimators over the tuned encoder if they are worth it on held-out documents; return whether they are."""
-        if len(rows) and not train.stop:
-            held = (train if train.valid is None else train.valid)[rows]
-            pool = self._pool.equal(train.hierarchy, len(evidence), train.labels)
-            self.tuning_ = run.judge(pool, evidence, held, len(self.estimators_))
-        if self.tuning_ is not None and self.tuning_.kept:
-            is_final = train.valid is not None
-            self.estimators_ += run.calibrated if is_final else run.finish(train, len(train) - len(rows))
-            self.tuned_ = run.take_last()
+    def _tune(self, train: Training, encoder: Encoder, p: Any, rows: LongArray) -> HeldOut | None:
+        """Tune the encoder, and add estimators over it; return None where they do not pay on held-out documents.
+
+        Parameters
+        ----------
+        p
+            What the pool says of `rows`, out of fold.
+        rows
+            Documents, of those to learn from or of the validation set.
+        """
+        run = TuningRun.start(train, encoder, self.seed, self.tune_seconds, self.checkpoint_dir, self.descriptions)
+        some, rest = np.arange(len(rows)), np.arange(len(train))
+        if train.valid is None:
+            left_out = make_folds(train, TUNING_PARTS, self.seed)[0]
+            some, rest = np.flatnonzero(np.isin(rows, left_out)), np.setdiff1d(rest, left_out)
+        held = (train if train.valid is None else train.valid)[rows[some]]
+        evidence = [p[some], *run.held_scores(rest, held, self._make_tuned)]
+        pool = self._pool.equal(train.hierarchy, len(evidence), train.labels)
         self.stages_, self.tuning_seconds_ = tuple(run.tuner.stages), run.seconds
-        return self.tuned_ is not None
+        if train.stop:
+            return None
+        self.tuning_ = judge_tuning(pool, evidence, held, self.seed)
+        if not self.tuning_.kept:
+            return None
+        pool = pool.fit(evidence, held.labels, TUNED_PRIOR)
+        estimators, tuned = run.finish(len(rest))
+        self.estimators_, self.tuned_, self.tuned_pool_ = self.estimators_ + estimators, tuned, pool
+        return HeldOut.of(pool.probabilities(evidence), held)
 
     def _make_tuned(self, spec: Spec, tuned: Encoder) -> Model:
         return make_estimator(spec, tuned, self.seed, self.descriptions)
@@ -214,17 +234,22 @@ class Stack(Model):
     def _stages(self) -> tuple[Stage, ...]:
         return self.stages_
 
-    def _fit_estimators(self, train: Training) -> list[Model]:
+    def _shared_encoder(self) -> Encoder | None:
+        """Make the encoder of all estimators that have none of their own, so that it is loaded once."""
+        if self.encoder is not None:
+            return find_encoder(self.encoder)
+        # A memory without an encoder does without embeddings; among the usual estimators it is to have them.
+        return default_encoder() if self.estimators is None else None
+
+    def _fit_estimators(self, train: Training, encoder: Encoder | None) -> list[Model]:
         """Make the estimators, and fit them."""
-        # A memory without an encoder does without embeddings; here it is to have them.
-        usual = self._is_extreme and self.estimators is None and self.encoder is None
-        estimators = self._make_estimators(encoder=default_encoder_name() if usual else None)
+        estimators = self._make_estimators(encoder=encoder)
         for estimator in estimators:
             estimator.hierarchy_, estimator.regime_ = train.hierarchy, train.regime
             estimator._fit(train)
         return estimators
 
-    def _make_estimators(self, specs: tuple[Spec, ...] | None = None, encoder: str | None = None) -> list[Model]:
+    def _make_estimators(self, specs: tuple[Spec, ...] | None = None, encoder: Encoder | None = None) -> list[Model]:
         """Make estimators, by default those for the labels that are known and with the encoder of the settings."""
         each = self.encoder if encoder is None else encoder
         chosen = self._specs() if specs is None else specs
@@ -242,35 +267,26 @@ class Stack(Model):
         """Return what an estimator says of texts, of very many labels the largest scores alone."""
         return (estimator._score_top(texts, TOP_SCORES) if self._is_extreme else estimator._score(texts)).values
 
-    def _left_out(self, train: Training, run: TuningRun | None = None) -> tuple[list[Any], LongArray]:
+    def _left_out(self, train: Training, encoder: Encoder | None) -> tuple[list[Any], LongArray]:
         """Score documents that estimators have not seen: one matrix per estimator, and which documents these are."""
         width = TOP_SCORES if self._is_extreme else min(len(train.hierarchy), MANY_NODES)
         most = max(FEWEST_KEPT, MOST_KEPT // (len(self.estimators_) * width))
         if train.valid is not None:
             rows = np.random.default_rng(self.seed).permutation(len(train.valid))[:most]
-            scores = [self._scores_of(each, train.valid.texts.take(rows)) for each in self.estimators_]
-            if run is not None:
-                tuned = run.tune(np.arange(len(train)), "all")
-                scores += run.held_scores(tuned, train, train.valid[rows], self._make_tuned)
-            return scores, rows
+            return [self._scores_of(each, train.valid.texts.take(rows)) for each in self.estimators_], rows
         result: list[list[Any]] = []
         done: list[LongArray] = []
-        folds = make_folds(train, self.cv if run is None else TUNING_CV, self.seed)
-        folds = folds if run is None else folds[:TUNING_FOLDS]
+        folds = make_folds(train, self.cv, self.seed)
         with progress_bar("learning weights", len(folds), train.progress) as report:
             try:
                 for left_out in folds:
-                    rest = np.setdiff1d(np.arange(len(train)), left_out)
-                    others = train[rest]
+                    others = train[np.setdiff1d(np.arange(len(train)), left_out)]
                     if train.stop or not others.labels.nnz:
                         break
                     some = left_out[: max(1, most // len(folds))]
                     texts = train.texts.take(some)
-                    scores = [self._scores_of(each, texts) for each in self._fit_estimators(others)]
-                    if run is not None:
-                        tuned = run.tune(rest, f"fold {len(done) + 1}")
-                        scores += run.held_scores(tuned, others, train[some], self._make_tuned)
-                    result.append(scores)
+                    fitted = self._fit_estimators(others, encoder)
+                    result.append([self._scores_of(each, texts) for each in fitted])
                     done.append(some)
                     report(len(done))
             except KeyboardInterrupt:
@@ -286,8 +302,15 @@ class Stack(Model):
         evidence = [self._scores_of(each, texts) for each in self.estimators_]
         step = max(1, BLOCK_SCORES // (TOP_SCORES if self._is_extreme else len(self.hierarchy_)))
         starts = range(0, max(1, len(texts)), step)
-        pooled = [self.pool_.probabilities([values[low : low + step] for values in evidence]) for low in starts]
+        pooled = [self._pooled([values[low : low + step] for values in evidence]) for low in starts]
         return Scores.concat(self.hierarchy_, pooled)
+
+    def _pooled(self, evidence: list[Any]) -> Any:
+        """Pool what the estimators say; those over a tuned encoder are the last ones, and have a pool of their own."""
+        if self.tuned_pool_ is None:
+            return self.pool_.probabilities(evidence)
+        first = len(evidence) - len(TUNED_SPECS)
+        return self.tuned_pool_.probabilities([self.pool_.probabilities(evidence[:first]), *evidence[first:]])
 
     def _score_top(self, texts: Strings, top: int) -> Scores:
         # Of very many labels, few have a score anyway.
@@ -309,6 +332,8 @@ class Stack(Model):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         values, arrays = [], {f"pool.{name}": array for name, array in self.pool_.arrays().items()}
+        if self.tuned_pool_ is not None:
+            arrays |= {f"tuned_pool.{name}": array for name, array in self.tuned_pool_.arrays().items()}
         for index, estimator in enumerate(self.estimators_):
             learned, inner = estimator._state()
             values.append(learned)
@@ -322,15 +347,23 @@ class Stack(Model):
         unfitted, stored = self._unfitted(self._stored_encoder(values)), values["estimators"]
         if not unfitted or len(stored) != len(unfitted):
             raise TreelabelError(f"{len(stored)} estimators have learned, but the settings name {len(unfitted)}")
-        nodes, pool = len(self.hierarchy_), self._pool.equal(self.hierarchy_, len(unfitted))
-        sizes = {"nodes": nodes, "models": len(unfitted)}
-        schemas = {"pool.": Schema(pool.parameters, sizes=sizes, most={"terminals": nodes}, relations=(pool.check,))}
+        schemas = {start: self._pool_schema(count) for start, count in self._pool_sizes("tuned" in values).items()}
         for index, (each, learned) in enumerate(zip(unfitted, stored, strict=True)):
             each.hierarchy_, each.regime_ = self.hierarchy_, self.regime_
             saved = {name: value for name, value in each.flat_settings().items() if name not in each.unsaved}
             each.check_settings(saved, f"estimator {index}: the setting ")
             schemas[f"{index}."] = each.schema(learned)
         return Schema(parts=schemas, files=(WEIGHTS,) if "tuned" in values else ())
+
+    def _pool_sizes(self, is_tuned: bool) -> dict[str, int]:
+        """Return how many members each pool has, by the names of its arrays."""
+        sizes = {"pool.": len(self._specs())}
+        return {**sizes, "tuned_pool.": 1 + len(TUNED_SPECS)} if is_tuned else sizes
+
+    def _pool_schema(self, members: int) -> Schema:
+        nodes, pool = len(self.hierarchy_), self._pool.equal(self.hierarchy_, members)
+        sizes = {"nodes": nodes, "models": members}
+        return Schema(pool.parameters, sizes=sizes, most={"terminals": nodes}, relations=(pool.check,))
 
     def _stored_encoder(self, values: dict[str, Any]) -> "TunedEncoder | None":
         """Make the tuned encoder of a folder, if there is one; its weights are read with the files."""
@@ -352,8 +385,11 @@ class Stack(Model):
         for index, (each, learned) in enumerate(zip(self.estimators_, values["estimators"], strict=True)):
             each.hierarchy_, each.regime_ = self.hierarchy_, self.regime_
             each._restore(learned, with_prefix(arrays, f"{index}."))
-        pool = self._pool.equal(self.hierarchy_, len(self.estimators_))
-        self.pool_ = pool.restore(with_prefix(arrays, "pool."))
+        pools = {
+            start: self._pool.equal(self.hierarchy_, count).restore(with_prefix(arrays, start))
+            for start, count in self._pool_sizes(self.tuned_ is not None).items()
+        }
+        self.pool_, self.tuned_pool_ = pools["pool."], pools.get("tuned_pool.")
 
     def _write_files(self, folder: Path) -> None:
         if self.tuned_ is not None:
@@ -368,41 +404,3 @@ class Stack(Model):
         for index, estimator in enumerate(self.estimators_):
             with files_from(folder, f"{index}.") as inner:
                 estimator._read_files(inner)
-
-
-def make_folds(train: Training, cv: int, seed: int) -> list[LongArray]:
-    """Divide documents into folds, stratified by label, or of whole groups where documents have groups.
-
-    One document alone cannot be left out; of very many, one fold is enough.
-
-    Parameters
-    ----------
-    train : Training
-        Documents.
-    cv : int
-        The number of folds.
-    seed : int
-        Seed of the random numbers.
-
-    Returns
-    -------
-    list of arrays of int64
-        The documents of each fold.
-    """
-    documents, rng = len(train), np.random.default_rng(seed)
-    if train.groups is not None:
-        folds = draw_folds(documents, cv, seed, train.groups)
-        if documents >= MANY_DOCUMENTS:
-            folds = [hold_out(documents, LEFT_OUT_OF_MANY, seed, train.groups)]
-        return [rng.permutation(fold) for fold in folds if len(fold)]
-    order = rng.permutation(documents)
-    if documents >= MANY_DOCUMENTS:
-        return [order[:LEFT_OUT_OF_MANY]]
-    terminals = train.hierarchy.most_specific(train.labels)
-    first = np.full(documents, -1)
-    some = np.diff(terminals.indptr) > 0
-    first[some] = terminals.indices[terminals.indptr[:-1][some]]
-    dealt = order[np.argsort(first[order], kind="stable")]
-    folds = [dealt[start::cv] for start in range(cv)] if documents > 1 else []
-    rng = np.random.default_rng(seed)
-    return [rng.permutation(fold) for fold in folds if len(fold)]

@@ -1,9 +1,10 @@
-"""Estimators over a tuned encoder, beside those over the frozen one: kept where held-out documents say that they pay.
+"""Estimators over a tuned encoder, pooled with the pool of those over the frozen one.
 
-The encoder is tuned without some documents, all estimators learn without them, and the pool's weights are learned on
-them. Estimators over the tuned encoder are calibrated on held-out documents, too, since the encoder knows its own too
-well: each half of them by the other half. Where the pool is worse with them than without, they are left out. Else the
-encoder goes on from there with all documents, and the estimators learn from all, with the calibration that they have.
+The encoder is tuned without a quarter of the documents. Estimators over it learn without them, too, and are calibrated
+on them, since the encoder knows its own documents too well. A second pool has three members: the pool of estimators
+over the frozen encoder, which has learned its weights on all documents out of fold, and the two over the tuned one. Its
+weights are learned on the quarter: as these are few, a prior for equal weights counts as much as ten of them. Then the
+two estimators learn from all documents; the encoder stays as it is, for what they know of it was learned there.
 """
 
 import time
@@ -44,8 +45,12 @@ MOST_TUNED, MOST_TOKENS = 20_000, 1_000_000
 CHARACTERS_A_TOKEN = 4
 # With fewer documents there is nothing to judge tuning by.
 FEWEST_TUNED = 16
-# The share of a limited time that tunings may take; the rest is for what learns after them.
+# The share of a limited time that tuning may take; the rest is for what learns after it.
 TUNING_SHARE = 0.6
+# An encoder is tuned without one of so many parts of the documents.
+TUNING_PARTS = 4
+# Equal weights of the pools of frozen and tuned estimators count as much as so many documents.
+TUNED_PRIOR = 10.0
 
 
 MakeEstimator = Callable[[Any, Encoder], Model]
@@ -84,98 +89,43 @@ def can_tune(encoder: "str | Encoder | None", train: Training, tune: Any) -> boo
     return len(train) <= MOST_TUNED and tokens <= MOST_TOKENS and bool((counts > 1).any())
 
 
-def judge_pool(pool: Pool, evidence: Sequence[Any], held: Training, seed: int) -> tuple[DoubleArray, DoubleArray]:
-    """Compute the log loss of each held-out document, and whether it is exactly right, each half by the other.
-
-    Parameters
-    ----------
-    pool
-        A pool that has not learned.
-    evidence
-        Scores of each estimator.
-    held
-        The documents.
-    seed
-        Draws the halves.
-
-    Returns
-    -------
-    (array of shape (documents,), array of shape (documents,))
-    """
-    half = np.random.default_rng(seed).permutation(len(held)) % 2
-    losses, exact = [], []
-    for part in (0, 1):
-        rows, others = np.flatnonzero(half == part), np.flatnonzero(half != part)
-        fitted = pool.fit([values[others] for values in evidence], held.labels[others])
-        p = fitted.probabilities([values[rows] for values in evidence])
-        some = held[rows]
-        losses.append(log_losses(p, some))
-        exact.append(_exact(Scores(held.hierarchy, p), some.closed_labels, DEFAULT_RULES[held.regime]))
-    return np.concatenate(losses), np.concatenate(exact)
-
-
-def _exact(scores: Scores, closed: LabelMatrix, rule: str) -> DoubleArray:
-    """Return 1 for each document whose labels are exactly right, else 0."""
-    difference = abs(decide(scores, rule).csr.astype(np.float64) - closed.astype(np.float64))
-    result: DoubleArray = (np.asarray(difference.sum(axis=1)).ravel() == 0).astype(np.float64)
-    return result
-
-
 @dataclass(eq=False)
 class TuningRun:
-    """The tunings of one fit: one per fold, each without its documents, and one of all."""
+    """The tuning of one fit: an encoder, and estimators over it that are calibrated on what it has not seen."""
 
     tuner: "EncoderTuner"
     stop: StopSignal
-    parts: int
-    # The time that states and tunings took.
+    # The time that states and tuning took.
     seconds: float
-    # What the last tuning gave, and estimators over it that are calibrated on what it has not seen.
-    last: "TunedEncoder | None" = None
-    calibrated: list[Any] = field(default_factory=list)
+    encoder: "TunedEncoder | None" = None
+    estimators: list[Any] = field(default_factory=list)
 
     @classmethod
     def start(
         cls,
         train: Training,
-        encoder: "str | Encoder | None",
+        encoder: Any,
         seed: int,
         seconds: float | None,
-        parts: int,
         folder: str | None,
         descriptions: Descriptions,
     ) -> "TuningRun":
-        """Compute the states of texts; `parts` tunings share `seconds`, or most of the time that the fit has."""
+        """Compute the states of texts; tuning takes `seconds`, or most of the time that the fit has."""
         from treelabel.neural.tuning import EncoderTuner
 
         begun = time.monotonic()
-        made: Any = default_encoder() if encoder is None else find_encoder(encoder)
-        tuner = EncoderTuner(train, made, seed, None if folder is None else Path(folder), descriptions)
+        tuner = EncoderTuner(train, encoder, seed, None if folder is None else Path(folder), descriptions)
         limit = TUNING_SHARE * (train.stop.deadline - begun)
         if np.isinf(limit) and seconds is not None:
             limit = seconds
-        return cls(tuner, StopSignal(begun + limit), parts, time.monotonic() - begun)
+        return cls(tuner, StopSignal(begun + limit), time.monotonic() - begun)
 
-    def tune(self, rows: LongArray, name: str, start: "TunedEncoder | None" = None) -> "TunedEncoder":
-        """Tune on some documents, with an equal share of the time that is left."""
-        begun, share = time.monotonic(), self.stop.share(self.parts)
-        self.parts = max(1, self.parts - 1)
-        steps = self.tuner.planned_steps(rows)
-        tuned = self.tuner.tune(rows, share, name, steps if start is None else steps // 2, start)
-        if share.reason == "interrupt":
-            self.tuner.train.stop.interrupt()
-        self.last = tuned
-        self.seconds += time.monotonic() - begun
-        return tuned
-
-    def held_scores(self, tuned: Encoder, train: Training, held: Training, make: MakeEstimator) -> list[Any]:
-        """Fit estimators over a tuned encoder, and score documents that neither has seen.
+    def held_scores(self, rows: LongArray, held: Training, make: MakeEstimator) -> list[Any]:
+        """Tune on some documents, fit estimators to them, and score others.
 
         Parameters
         ----------
-        tuned
-            An encoder that was tuned on `train`.
-        train
+        rows
             Documents to learn from.
         held
             Documents to calibrate on, and to score: each half by what was calibrated on the other.
@@ -187,46 +137,79 @@ class TuningRun:
         list
             Scores of each estimator.
         """
+        begun, train = time.monotonic(), self.tuner.train[rows]
+        share = self.stop.share(1)
+        self.encoder = self.tuner.tune(rows, share, "part")
+        if share.reason == "interrupt":
+            train.stop.interrupt()
+        self.seconds += time.monotonic() - begun
         halves = [np.arange(part, len(held), 2) for part in (0, 1)]
         order = np.argsort(np.concatenate(halves), kind="stable")
-        result, self.calibrated = [], []
+        result = []
         for spec in TUNED_SPECS:
             parts = [
-                fit_calibrated(make(spec, tuned), train, held[others])._score(held.texts.take(rows)).values
+                fit_calibrated(make(spec, self.encoder), train, held[others])._score(held.texts.take(rows)).values
                 for rows, others in (halves, halves[::-1])
             ]
             result.append(Scores.concat(train.hierarchy, parts)[order].values)
-            self.calibrated.append(fit_calibrated(make(spec, tuned), train, held))
+            self.estimators.append(fit_calibrated(make(spec, self.encoder), train, held))
         return result
 
-    def finish(self, train: Training, before: int) -> list[Model]:
-        """Tune the encoder on all documents, going on from what a fold has, and let the estimators learn from all."""
-        first = self.last
-        encoder = CachedEncoder(self.tune(np.arange(len(train)), "all", first))
-        if first is not None:
-            # What it knows of states is not needed any more.
-            first.by_states = None
-        return [each._relearn(train, encoder, before) for each in self.calibrated]
+    def finish(self, before: int) -> "tuple[list[Model], TunedEncoder]":
+        """Let estimators that learned from `before` documents learn from all; return them and the encoder."""
+        assert self.encoder is not None
+        train, cached = self.tuner.train, CachedEncoder(self.encoder)
+        if before < len(train):
+            self.estimators = [each._relearn(train, cached, before) for each in self.estimators]
+        # From here on vectors are those of the whole transformer.
+        self.encoder.by_states = None
+        return self.estimators, self.encoder
 
-    def take_last(self) -> "TunedEncoder":
-        """Return what the last tuning gave, to score with: from here on vectors are those of the whole transformer."""
-        assert self.last is not None
-        self.last.by_states = None
-        return self.last
 
-    def judge(self, pool: Pool, evidence: Sequence[Any], held: Training, frozen: int) -> TuningTrial:
-        """Compare a pool of all estimators with one of the first `frozen` ones.
+def judge_tuning(pool: Pool, evidence: Sequence[Any], held: Training, seed: int) -> TuningTrial:
+    """Compare a pool with its first member alone, each half of held-out documents by a pool learned on the other.
 
-        All are kept unless their log loss is larger by more than a standard error: the encoder that is kept has seen a
-        third more texts than the one that is judged.
-        """
-        seed = self.tuner.seed
-        before, was_right = judge_pool(pool.equal(held.hierarchy, frozen, held.labels), evidence[:frozen], held, seed)
-        after, is_right = judge_pool(pool, evidence, held, seed)
-        gains = before - after
-        error = float(gains.std() / np.sqrt(max(1, len(gains)))) if len(gains) else 0.0
-        kept = len(gains) > 0 and float(gains.mean()) > -error
-        return TuningTrial(float(was_right.mean()), float(is_right.mean()), len(held), kept)
+    The pool is kept unless its log loss is larger by more than two standard errors. With a dozen documents this is
+    pessimistic, as half of them calibrate: on sets where all was held back that a larger test set could tell, a smaller
+    bound threw away what paid.
+
+    Parameters
+    ----------
+    pool
+        A pool that has not learned.
+    evidence
+        Scores of each member.
+    held
+        The documents.
+    seed
+        Draws the halves.
+
+    Returns
+    -------
+    TuningTrial
+    """
+    rule, values = DEFAULT_RULES[held.regime], [Scores(held.hierarchy, each) for each in evidence]
+    half = np.random.default_rng(seed).permutation(len(held)) % 2
+    gains, before, after = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
+    for part in (0, 1):
+        rows, others = np.flatnonzero(half == part), np.flatnonzero(half != part)
+        fitted = pool.fit([each[others].values for each in values], held.labels[others], TUNED_PRIOR)
+        p, some = fitted.probabilities([each[rows].values for each in values]), held[rows]
+        gains.append(log_losses(values[0][rows].values, some) - log_losses(p, some))
+        before.append(_exact(values[0][rows], some.closed_labels, rule))
+        after.append(_exact(Scores(held.hierarchy, p), some.closed_labels, rule))
+    gain = np.concatenate(gains)
+    error = float(gain.std() / np.sqrt(max(1, len(gain)))) if len(gain) else 0.0
+    kept = len(gain) > 0 and float(gain.mean()) >= -2 * error
+    shares = (float(np.concatenate(each).mean()) if len(held) else 0.0 for each in (before, after))
+    return TuningTrial(*shares, len(held), kept)
+
+
+def _exact(scores: Scores, closed: LabelMatrix, rule: str) -> DoubleArray:
+    """Return 1 for each document whose labels are exactly right, else 0."""
+    difference = abs(decide(scores, rule).csr.astype(np.float64) - closed.astype(np.float64))
+    result: DoubleArray = (np.asarray(difference.sum(axis=1)).ravel() == 0).astype(np.float64)
+    return result
 
 
 def fit_calibrated(estimator: Model, train: Training, held: Training) -> Model:
