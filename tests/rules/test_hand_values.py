@@ -9,10 +9,10 @@ from treelabel import RULES, Hierarchy, Scores, TreelabelError, decide
 from treelabel.hierarchy import LabelMatrix
 from treelabel.rules import back_off, population, score_rows
 from treelabel.rules.back_off import NEVER, LeafPaths, precise_thresholds
-from treelabel.rules.risk_bounds import last_precise
 from treelabel.rules.decision_columns import seven_digits
 from treelabel.rules.information_f import WeightedRow, can_gain
 from treelabel.rules.registry import COMMON
+from treelabel.rules.risk_bounds import last_precise
 
 TREE = Hierarchy.from_paths(["A > B", "A > C", "D"])  # ids: A 0, D 1, B 2, C 3
 DEFAULTS: dict[str, dict[str, Any]] = {

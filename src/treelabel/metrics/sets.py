@@ -10,7 +10,7 @@ from treelabel.core.types import DoubleArray
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, from_sizes, keep_entries, matches, row_numbers, row_sizes
 from treelabel.metrics.batch import Batch, Context, Parts, Sums, sum_rows
-from treelabel.metrics.curves import STEPS, THRESHOLDS, weight_reached
+from treelabel.metrics.curves import THRESHOLDS, weight_reached
 
 
 def _sets(batch: Batch) -> LabelMatrix:

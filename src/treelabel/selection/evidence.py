@@ -22,7 +22,7 @@ from treelabel.rules.decisions import decide
 from treelabel.rules.path_counts import fit_counts
 from treelabel.rules.registry import DEFAULT_RULES, describe_rule
 from treelabel.scores.score_matrix import Scores
-from treelabel.selection.guarantee import Guarantee, promise_coverage
+from treelabel.selection.guarantee import Guarantee, promise_coverage, too_few_held_out
 from treelabel.selection.training import Training
 
 # With fewer held-out documents nothing is concluded from them.
@@ -252,9 +252,9 @@ def cover_by_evidence(
         The rule, and the evidence with what it promises and reaches.
     """
     held = documents_to_judge(hierarchy, labels, held)
-    known = (None, None) if held is None else (held.scores, held.labels)
-    rule, guarantee = promise_coverage(hierarchy, labels, *known, coverage)
-    assert held is not None
+    if held is None:
+        raise too_few_held_out(0)
+    rule, guarantee = promise_coverage(hierarchy, labels, held.scores, held.labels, coverage)
     some = held.sample()
     tried = choose_rule(some.scores, some.labels, (rule,), None if some.groups is None else some.groups.tolist())
     return rule, replace(evidence, rules=(*evidence.rules, *tried.tried), guarantee=guarantee)
