@@ -159,16 +159,13 @@ def leaves_at_or_below(h: SlowHierarchy, nodes: Iterable[int]) -> set[int]:
 def representations(h: SlowHierarchy, taken: set[int], nodes: int) -> list[set[int]]:
     """All sets of at most so many nodes, none above another, at or above all that are taken; and the root."""
     above = sorted(h.closure(taken))
-    found = [{ROOT}]
-    for size in range(1, nodes + 1):
-        for some in map(set, combinations(above, size)):
-            if h.most_specific(some) == some and all(h.closure([node]) & some for node in taken):
-                found.append(some)
-    return found
+    every = [set(some) for size in range(1, nodes + 1) for some in combinations(above, size)]
+    apart = [some for some in every if h.most_specific(some) == some]
+    return [{ROOT}, *(some for some in apart if all(h.closure([node]) & some for node in taken))]
 
 
 def conformal(h: SlowHierarchy, row: Row, t: float, nodes: int = 1, score: str = "lac", **penalties: Any) -> set[int]:
-    """Climb until the score is above t; or the node with the fewest leaves above a nested set, of equal ones deepest."""
+    """Climb until the score is above t; or the node above a nested set with the fewest leaves, the deepest of these."""
     if nodes == 1 and score == "lac":
         q = coherent(h, row)
         here = best(h.leaves, q)

@@ -28,7 +28,7 @@ TREE = Hierarchy.from_paths(["A > B", "A > C", "A > D", "E > F", "E > G"])
 LEAVES = ["B", "C", "D", "F", "G"]
 # Sums of these are exact.
 SCORES = Scores.from_leaves(TREE, LEAVES, [[0.5, 0.25, 0.0625, 0.125, 0.0625]])
-PENALTIES = {"penalty": 0.125, "k_reg": 2}
+PENALTIES: dict[str, Any] = {"penalty": 0.125, "k_reg": 2}
 KINDS = [(nodes, score) for nodes in (1, 2, 3) for score in ("lac", "aps", "raps")]
 
 
@@ -99,7 +99,7 @@ def with_truth(draw: st.DrawFn, drawn: st.SearchStrategy[Drawn]) -> tuple[Drawn,
 
 
 def slow_limit(h: SlowHierarchy, row: dict[int, float], true: set[int], nodes: int, score: str) -> set[float]:
-    """Return the limits that may be: the least one from which on all sets cover, whichever smallest nodes are chosen."""
+    """Return the least limit from which on all sets cover; several where the smallest nodes are not the only ones."""
     scores = nested_scores(masses(h, row), score, **PENALTIES)
     if not scores:
         return {0.0}

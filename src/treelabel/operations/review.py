@@ -2,7 +2,7 @@
 
 A prediction is accepted if the model is confident enough of it. How confident that is, is measured on the documents
 that were held out of training, if there were any: thresholds of a fixed grid are tested from the highest down, and the
-lowest one that passes has the required precision with a confidence of 90% (see `rules.risk_bounds.last_precise`): of 100
+lowest one that passes has the required precision with a confidence of 90% (see `risk_bounds.last_precise`): of 100
 models, ten may miss it. Without held-out documents, the surest predictions are accepted as long as the mean of their
 probabilities promises the precision.
 

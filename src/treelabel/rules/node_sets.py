@@ -24,8 +24,10 @@ LAC: Final = 0
 APS: Final = 1
 # Inner nodes of exhaustive scores in single precision have no more mass than this.
 LEAST_MASS: Final = 1e-5
-# Sets that are looked at to find the least limit of a document.
-MOST_STEPS: Final = 256
+# Nodes of all sets together that are looked at to find the least limit of a document.
+MOST_SEARCHED: Final = 1 << 14
+# Nodes with mass of a document that are searched through, though none of them is true.
+MOST_UNTRUE: Final = 256
 # Larger than any number of leaves times nodes.
 _IMPOSSIBLE: Final = 1 << 60
 
@@ -257,7 +259,8 @@ def cover_limits(
     """Find the least limit from which on each row's nodes cover its truth: one of them is true, or it is the root.
 
     Beyond the score of the first true node, all sets cover. Below it, some do that have fewer nodes, as these are
-    represented by nodes above them; the first smaller set that does not ends the search, and so do MOST_STEPS of them.
+    represented by nodes above them; the first smaller set that does not ends the search, as does MOST_SEARCHED: a limit
+    that is too large covers more.
     Where no node with mass is true, as for a truth inside whose children have all the mass, the search begins with all.
     """
     ptr, nodes, values, start, stop = rows
@@ -271,7 +274,7 @@ def cover_limits(
             stamp[true_idx[entry]] = row
         low, high = ptr[row], ptr[row + 1]
         count = load_masses(tree, nodes[low:high], values[low:high], work)
-        is_known = count <= MOST_STEPS
+        is_known = count <= MOST_UNTRUE
         for place in range(count):
             is_known = is_known or stamp[nodes[low + work.heap[place]]] == row
         if not is_known:
@@ -307,7 +310,7 @@ def least_limit(
 ) -> float:
     """Go back from the rank of the first true node while the nodes of smaller sets cover the truth."""
     limit = work.scores[rank]
-    for _ in range(MOST_STEPS if rank > 0 else 0):
+    for _ in range(MOST_SEARCHED // rank if rank > 0 else 0):
         # Nodes with equal scores are taken together.
         while rank > 0 and work.scores[rank - 1] >= limit:
             rank -= 1

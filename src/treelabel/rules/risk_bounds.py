@@ -98,8 +98,8 @@ def bounded_p_values(sums: npt.ArrayLike, tries: npt.ArrayLike, mean: float) -> 
 
 
 def last_precise(
-    hits: Sequence[int] | LongArray | DoubleArray,
-    tries: Sequence[int] | LongArray,
+    hits: npt.ArrayLike,
+    tries: npt.ArrayLike,
     precision: float,
     confidence: float,
     are_shares: bool = False,

@@ -43,8 +43,16 @@ class Guarantee(JsonRecord):
         )
 
 
+def too_few_held_out(documents: int) -> TreelabelError:
+    """Return the error that says how many documents a promise takes."""
+    return TreelabelError(
+        f"{documents:,} documents were held out, expected at least {FEWEST_CALIBRATED} to promise a coverage by; leave "
+        "coverage out, and calibrate on other documents: treelabel tune --rule 'conformal(coverage=0.9)'"
+    )
+
+
 def promise_coverage(
-    hierarchy: Hierarchy, labels: LabelMatrix, scores: Scores | None, truth: LabelMatrix | None, coverage: float
+    hierarchy: Hierarchy, labels: LabelMatrix, scores: Scores, truth: LabelMatrix, coverage: float
 ) -> tuple[str, Guarantee]:
     """Make the rule that covers the truth of documents with a probability, by those that were held out.
 
@@ -57,7 +65,7 @@ def promise_coverage(
     ----------
     labels : LabelMatrix, documents x nodes
         Of the training documents, which tell how many paths documents have.
-    scores, truth : Scores and LabelMatrix, or None
+    scores, truth : Scores and LabelMatrix
         Of held-out documents.
     coverage : float
         Above 0 and below 1.
@@ -67,12 +75,8 @@ def promise_coverage(
     (str, Guarantee)
     """
     require_share(coverage, "coverage")
-    if scores is None or truth is None or len(scores) < FEWEST_CALIBRATED:
-        found = 0 if scores is None else len(scores)
-        raise TreelabelError(
-            f"{found:,} documents were held out, expected at least {FEWEST_CALIBRATED} to promise a coverage by; leave "
-            "coverage out, and calibrate on other documents: treelabel tune --rule 'conformal(coverage=0.9)'"
-        )
+    if len(scores) < FEWEST_CALIBRATED:
+        raise too_few_held_out(len(scores))
     true = hierarchy.closure(truth)
     if usual_regime(hierarchy, labels) == "multi_path":
         return _with_recall(scores, true, coverage)

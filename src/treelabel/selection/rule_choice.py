@@ -21,7 +21,7 @@ from treelabel.rules.registry import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import FEWEST_HELD_OUT, Evidence, HeldOut, RuleTrial, SettingTrial
 from treelabel.selection.goal import CANDIDATES, FITTED_COUNTS, FITTED_THRESHOLD, Goal, Judgement
-from treelabel.selection.guarantee import promise_coverage
+from treelabel.selection.guarantee import promise_coverage, too_few_held_out
 
 # Weights are fitted to at most this many documents of each half, to judge them by the other.
 MOST_OF_HALF = 500
@@ -100,9 +100,9 @@ def cover_by_evidence(
         The rule, and the evidence with what it promises and reaches.
     """
     held = documents_to_judge(hierarchy, labels, held)
-    known = (None, None) if held is None else (held.scores, held.labels)
-    rule, guarantee = promise_coverage(hierarchy, labels, *known, coverage)
-    assert held is not None
+    if held is None:
+        raise too_few_held_out(0)
+    rule, guarantee = promise_coverage(hierarchy, labels, held.scores, held.labels, coverage)
     some = held.sample()
     tried = choose_rule(some.scores, some.labels, (rule,), None if some.groups is None else some.groups.tolist())
     return rule, replace(evidence, rules=(*evidence.rules, *tried.tried), guarantee=guarantee, metric="")
