@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from treelabel.data.write import write
     from treelabel.evaluation.comparison import compare
     from treelabel.evaluation.evaluator import Evaluator, evaluate
+    from treelabel.evaluation.metric_properties import check_metric
     from treelabel.evaluation.predictions import write_predictions
     from treelabel.evaluation.result import Result
     from treelabel.evaluation.scorer import scorer
@@ -75,6 +76,7 @@ _PLACES = {
     "TunedRule": "rules",
     "audit": "operations.audit",
     "back_off_table": "evaluation.tuning",
+    "check_metric": "evaluation.metric_properties",
     "check_model": "models.check",
     "compare": "evaluation",
     "cut": "data",
@@ -126,6 +128,7 @@ __all__ = [
     "TunedRule",
     "audit",
     "back_off_table",
+    "check_metric",
     "check_model",
     "compare",
     "cut",

@@ -31,7 +31,9 @@ b,meow,pet > cat,2021
 c,hello,pet,2022
 d,Woof,pet > cat,2023
 """
-COMMANDS = [command.callback.__name__ for command in app.registered_commands if command.callback is not None]
+COMMANDS = [
+    command.callback.__name__.replace("_", "-") for command in app.registered_commands if command.callback is not None
+]
 # Where processes are looked into, only Linux says what is needed.
 linux_only = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
 

@@ -11,7 +11,7 @@ from treelabel import make_model, read
 from treelabel.cli.app import app
 from treelabel.cli.printing import fill, format_table
 
-COMMANDS = sorted(getattr(info.callback, "__name__", "") for info in app.registered_commands)
+COMMANDS = sorted(getattr(info.callback, "__name__", "").replace("_", "-") for info in app.registered_commands)
 LEAVES = {
     "household appliances and electronics > washing machines and dryers": ["drum", "spin", "laundry", "rinse"],
     "household appliances and electronics > televisions and projectors": ["screen", "remote", "channel", "pixel"],

@@ -8,6 +8,7 @@ import typer
 import treelabel
 from treelabel.cli.audit import audit
 from treelabel.cli.bench import bench, tables
+from treelabel.cli.check_metric import check_metric
 from treelabel.cli.command import Command
 from treelabel.cli.convert import convert
 from treelabel.cli.data import sample, split
@@ -58,7 +59,7 @@ def treelabel_command(
 _DATA = (inspect, convert, split, sample, audit)
 _MODELS = (fit, score, predict, update, explain, export, sign, serve)
 _DECISIONS = (decide, tune, evaluate, compare, review, drift, report)
-_REGISTRIES = (metrics, rules, models, encoders)
+_REGISTRIES = (metrics, check_metric, rules, models, encoders)
 _STUDIES = (bench, sweep, tables, demo)
 for command in (*_DATA, *_MODELS, *_DECISIONS, *_REGISTRIES, *_STUDIES):
     app.command(cls=Command)(command)
@@ -68,6 +69,6 @@ def app_of(word: str) -> typer.Typer:
     """Return the table with the command of this name only, or the whole one: typer makes all commands of a table."""
     one = copy(app)
     one.registered_commands = [
-        info for info in app.registered_commands if getattr(info.callback, "__name__", "") == word
+        info for info in app.registered_commands if getattr(info.callback, "__name__", "") == word.replace("-", "_")
     ]
     return one if one.registered_commands else app

@@ -22,7 +22,10 @@ from treelabel.cli.sharding import ClusterOption, Sharding, ShardOption
 from treelabel.core.errors import TreelabelError
 
 if TYPE_CHECKING:
+    from treelabel.data.data_file import DataFile
+    from treelabel.evaluation.document_slices import SliceTable
     from treelabel.evaluation.streaming import Judged, Opened
+    from treelabel.hierarchy.hierarchy import Hierarchy
 
 
 @o.with_read_options
@@ -47,6 +50,14 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="FILE", help="Write the table of all labels (.csv, .tsv, .json, .jsonl, .parquet, .xlsx)."
+        ),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Add a table of parts of the documents, worst first: by a column; by true label ('label'); by the "
+            "labels of a level ('level:1').",
         ),
     ] = None,
     errors: Annotated[
@@ -74,9 +85,12 @@ def evaluate(
     got no label, the output counts them and adds the values of the others. Metrics that do not apply are skipped with
     the reason.
 
+    --by judges parts of the documents by the first metric, with intervals, and tells which of them differ from all
+    other documents (p < 0.05 after Holm's correction).
+
     Both files are read in batches. If their ids are in the same order, memory does not grow with the number of
-    documents, except for a few bytes per document and metric with --intervals, and for the texts of at most 100,000
-    documents with --errors.
+    documents, except for a few bytes per document and metric with --intervals and --by, and for the texts of at most
+    100,000 documents with --errors.
 
     With --cluster or --shard, each test file is judged apart; what is found of it is stored in OUTPUT, and merged to
     the result of one pass. The last share prints it; so does any share that is run again.
@@ -89,6 +103,7 @@ def evaluate(
         --metrics hf1,hf1_auc,precision@5 --intervals --json
       treelabel evaluate test.csv predictions.jsonl --train train.csv \\
         --by-label --errors errors.csv
+      treelabel evaluate model test.csv --by language --metrics hf1
       treelabel predict model test.csv -o - | treelabel evaluate test.csv -
       treelabel evaluate model 'test/*.parquet' --cluster auto -o states
     """
@@ -107,19 +122,22 @@ def evaluate(
         raise TreelabelError(f"{errors}: --errors and --by-label-output name the same file; give each its own")
     asked = {
         "metrics": metric_names(metrics),
-        "keep_documents": intervals,
+        "keep_documents": intervals or by is not None,
         "by_label": by_label or by_label_output is not None,
         "errors": errors is not None,
     }
     where = Sharding.of(shard, cluster)
-    if where is not None:
-        judged = _judge_shards(where, truth, predictions, output, read, train, rule, require_signature, asked)
+    slices = None
+    if where is None:
+        judged, slices = _judge_files(truth, predictions, read, train, rule, require_signature, by, asked)
+    elif by is not None:
+        raise TreelabelError("--by goes with one file, without --shard and --cluster")
     else:
-        judged = _judge_files(truth, predictions, read, train, rule, require_signature, asked)
+        judged = _judge_shards(where, truth, predictions, output, read, train, rule, require_signature, asked)
     if judged is not None:
         written = _write_tables(judged, by_label_output, errors)
         systems = f"{truth} {predictions}" if is_model_folder(truth) else f"--truth {truth} --predictions {predictions}"
-        _print_judged(judged, intervals, by_label, written, json, f"treelabel report {systems} -o report.html")
+        _print_judged(judged, slices, intervals, by_label, written, json, f"treelabel report {systems} -o report.html")
 
 
 def _write_tables(judged: "Judged", by_label: Path | None, errors: Path | None) -> list[str]:
@@ -137,13 +155,20 @@ def _write_tables(judged: "Judged", by_label: Path | None, errors: Path | None) 
 
 
 def _print_judged(
-    judged: "Judged", intervals: bool, by_label: bool, written: list[str], json: bool, next_command: str
+    judged: "Judged",
+    slices: "SliceTable | None",
+    intervals: bool,
+    by_label: bool,
+    written: list[str],
+    json: bool,
+    next_command: str,
 ) -> None:
     if json:
-        print_json(_stored(judged, intervals, by_label))
+        print_json(_stored(judged, intervals, by_label) | ({} if slices is None else {"slices": slices.to_json()}))
         return
     parts = [each for each in (judged.result.headline, judged.result.table(intervals)) if each]
     parts += [str(judged.labels)] if by_label and judged.labels is not None else []
+    parts += [] if slices is None else [str(slices)]
     parts += ["\n".join(written)] if written else []
     print_result({}, "\n\n".join(parts), False, next_command)
 
@@ -155,20 +180,45 @@ def _judge_files(
     train: Path | None,
     rule: str | None,
     require_signature: Path | None,
+    by: str | None,
     asked: dict[str, Any],
-) -> "Judged":
+) -> "tuple[Judged, SliceTable | None]":
     """Judge a model, or predictions, in one pass."""
     from treelabel.data.io.tables import repeatable
 
     # Files are read more than once.
     if is_model_folder(truth):
         with repeatable(predictions, read.format) as test:
-            return _judge_model(truth, test, read, train, rule, require_signature, asked)
+            return _judge_model(truth, test, read, train, rule, require_signature, by, asked)
     with repeatable(truth, read.format) as true, repeatable(predictions) as system:
-        return _judge(true, system, read, train, rule=rule, **asked)
+        return _judge(true, system, read, train, by, rule=rule, **asked)
 
 
-def _judge(truth: Path, predictions: Path, read: o.ReadArguments, train: Path | None, **asked: Any) -> "Judged":
+def _slices(judged: "Judged", data: "DataFile", hierarchy: "Hierarchy", by: str | None) -> "SliceTable | None":
+    """Judge the parts of the documents that were asked for; the file is read once more, in the same order."""
+    from scipy import sparse
+
+    from treelabel.evaluation.document_slices import rows_by_label, rows_by_value, slice_table
+
+    if by is None:
+        return None
+    batches = list(data.batches(hierarchy, extra="others"))
+    columns = list(dict.fromkeys(name for batch in batches for name in batch.extra))
+    kind, _, level = by.partition(":")
+    if by in columns:
+        values = [value for batch in batches for value in batch.extra[by].to_pylist()]
+        return slice_table(judged.result, rows_by_value(values), by=by)
+    if by == "label" or (kind == "level" and level.isdigit()):
+        labels = sparse.vstack([batch.labels for batch in batches], format="csr")
+        depth = None if by == "label" else int(level)
+        return slice_table(judged.result, rows_by_label(hierarchy, labels, depth), by=by)
+    known = ", ".join([*columns, "label", "level:1"])
+    raise TreelabelError(f"--by {by}: {data.path} has no such column; expected one of: {known}")
+
+
+def _judge(
+    truth: Path, predictions: Path, read: o.ReadArguments, train: Path | None, by: str | None, **asked: Any
+) -> "tuple[Judged, SliceTable | None]":
     """Wire files to what judges them."""
     from treelabel.data.data_file import DataFile, with_hierarchy
     from treelabel.evaluation.streaming import Question, Survey, judge_files
@@ -183,7 +233,8 @@ def _judge(truth: Path, predictions: Path, read: o.ReadArguments, train: Path | 
     counted = Survey.of(h, lambda: learned[0].batches(h)) if learned else None
     is_scored = is_score_file(predictions)
     system: Opened = ScoreFile(predictions).batches if is_scored else lambda: opened_predictions(predictions, h, read)
-    return judge_files(h, lambda: data.batches(h), system, Question(**asked), counted, str(predictions))
+    judged = judge_files(h, lambda: data.batches(h), system, Question(**asked), counted, str(predictions))
+    return judged, _slices(judged, data, h, by)
 
 
 def _judge_model(
@@ -193,8 +244,9 @@ def _judge_model(
     train: Path | None,
     rule: str | None,
     require_signature: Path | None,
+    by: str | None,
     asked: dict[str, Any],
-) -> "Judged":
+) -> "tuple[Judged, SliceTable | None]":
     """Wire a model and a test file to what judges them."""
     from treelabel.data.data_file import DataFile
     from treelabel.evaluation.streaming import Question, Survey, judge_files
@@ -215,7 +267,8 @@ def _judge_model(
         counted = Survey.of(h, lambda: DataFile.of(train, **of_train).batches(h))
     question = Question(rule=model.default_rule if rule is None else rule, **asked)
     system: Opened = lambda: answers(model, str(folder), data.batches(h), rule)  # noqa: E731  a name for the type checker
-    return judge_files(h, lambda: data.batches(h), system, question, counted, str(folder))
+    judged = judge_files(h, lambda: data.batches(h), system, question, counted, str(folder))
+    return judged, _slices(judged, data, h, by)
 
 
 def _judge_shards(
