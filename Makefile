@@ -23,7 +23,8 @@ serve-output/nouns/model.json: $(VENV)/.serve
 
 # Tests run in two processes; each takes the next file when it is done with one. With more threads of BLAS and OpenMP
 # than one in each, these would wait for each other.
-PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile \
+    $(if $(CI),--durations=10)
 
 test: lint
 	$(PYTEST)
@@ -44,6 +45,11 @@ check-docs: docs
 $(VENV)/.docs: $(VENV)/.dev
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev,docs]'
 	@touch $@
+
+# What a release would publish: built twice, checked, and tried from the wheel; PYTHONS may name several, oldest first.
+PYTHONS ?= $(PYTHON)
+release-check: $(VENV)/.dev
+	$(BIN)/python tools/check_release.py --pythons $(PYTHONS)
 
 # Shards on a simulated cluster of Ray, in an environment of its own: Ray is large.
 test-cluster:
@@ -131,5 +137,5 @@ constraints:
 	@touch $(VENV)/.core $(VENV)/.dev
 
 clean:
-	rm -rf $(VENV) .venv-cluster .venv-lowest demo-output serve-output dist docs/_build docs/api docs/auto_examples \
+	rm -rf $(VENV) .venv-cluster .venv-lowest .venv-release demo-output serve-output dist docs/_build docs/api docs/auto_examples \
 	    docs/generated_tables

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from treelabel.core.plots import PLOTS
 from treelabel.core.registry import Lazy
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from treelabel.core.errors import TreelabelError

@@ -127,7 +127,8 @@ def evaluate(
         "errors": errors is not None,
     }
     where = Sharding.of(shard, cluster)
-    slices = None
+    judged: Judged | None
+    slices: SliceTable | None = None
     if where is None:
         judged, slices = _judge_files(truth, predictions, read, train, rule, require_signature, by, asked)
     elif by is not None:

@@ -158,7 +158,7 @@ _CALIBRATION: _Options = {"parts": probabilities.calibration_bins}
 _BRIER: _Options = {"parts": probabilities.brier_sums}
 _LOG_LOSS: _Options = {"parts": probabilities.log_loss_sums, "note": _BINARY}
 _COVERAGE: _Options = {"parts": probabilities.coverage_bins}
-_SETS: _Options = {"note": _COVERS}
+_COVERING: _Options = {"note": _COVERS}
 _CLIMB: _Options = {"parts": sets.climbing_points}
 _K: _Options = {"parameter": "k", "default": 5.0, "switches": (ZEROS,), "note": _NOT_RANKED}
 _K_ZERO: _Options = {**_K, "switches": (ZERO_EMPTY, ZEROS), "note": f"{_COUNTS_EMPTY} {_NOT_RANKED}"}
@@ -293,10 +293,10 @@ _OF_SCORES = _rows(
 _OF_SETS = (
     *_rows(
         "decisions",
-        ("set_coverage", sets.set_coverage, "share of documents that the predicted nodes cover", M, _SETS),
-        ("set_size", sets.set_size, "leaves at or below the predicted nodes", M, _SETS, _LOW),
-        ("set_nodes", sets.set_nodes, "most specific predicted nodes", M, _SETS, _LOW),
-        ("set_depth", sets.set_depth, "mean depth of the predicted nodes", M, _SETS),
+        ("set_coverage", sets.set_coverage, "share of documents that the predicted nodes cover", M, _COVERING),
+        ("set_size", sets.set_size, "leaves at or below the predicted nodes", M, _COVERING, _LOW),
+        ("set_nodes", sets.set_nodes, "most specific predicted nodes", M, _COVERING, _LOW),
+        ("set_depth", sets.set_depth, "mean depth of the predicted nodes", M, _COVERING),
     ),
     *_rows("scores", ("haurc", sets.haurc, "area under risk over information kept, climbing", G, "tree", _CLIMB, _LOW)),
 )

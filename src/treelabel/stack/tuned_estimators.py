@@ -201,8 +201,8 @@ def judge_tuning(pool: Pool, evidence: Sequence[Any], held: Training, seed: int)
     gain = np.concatenate(gains)
     error = float(gain.std() / np.sqrt(max(1, len(gain)))) if len(gain) else 0.0
     kept = len(gain) > 0 and float(gain.mean()) >= -2 * error
-    shares = (float(np.concatenate(each).mean()) if len(held) else 0.0 for each in (before, after))
-    return TuningTrial(*shares, len(held), kept)
+    without, tuned = (float(np.concatenate(each).mean()) if len(held) else 0.0 for each in (before, after))
+    return TuningTrial(without, tuned, len(held), kept)
 
 
 def _exact(scores: Scores, closed: LabelMatrix, rule: str) -> DoubleArray:
