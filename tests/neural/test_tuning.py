@@ -1,6 +1,7 @@
 """Tuned encoders: the loss is the paper's, one term a level; same seed, same bits; saved, resumed and grown alike."""
 
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -293,6 +294,66 @@ def test_other_weights_are_refused(stacked: Any, tmp_path: Path) -> None:
     save_file({**weights, first: weights[first] + 1}, file)
     with pytest.raises(TreelabelError, match=r"tuned\.safetensors holds other weights"):
         stacked.tuned_.read(tmp_path / "model")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("runtime", "error"), [("onnx", 1e-3), ("int8", 0.3)])
+def test_an_exported_stack_carries_its_graph(
+    stacked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: Any, error: float
+) -> None:
+    texts = documents(20, 7)[0]
+    exported = stacked.export(runtime)
+    expected = exported.score(texts).dense()
+    np.testing.assert_allclose(expected, stacked.score(texts).dense(), atol=error)
+    exported.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    # Neither weights nor an exporter are needed where the graph is.
+    monkeypatch.setattr(TunedEncoder, "load_backbone", None)
+    monkeypatch.setenv("TREELABEL_CACHE", str(tmp_path / "cache"))
+    made = loaded.tuned_.transform(texts)
+    np.testing.assert_allclose(made, exported.tuned_.transform(texts), atol=1e-6)
+    assert loaded.encoder.endswith(f"runtime={runtime})")
+    monkeypatch.undo()
+    assert np.array_equal(loaded.score(texts).dense(), expected)
+    (tmp_path / "model" / "tuned.onnx").write_bytes(b"another graph")
+    with pytest.raises(TreelabelError, match=r"tuned\.onnx"):
+        load_model(tmp_path / "model")
+    with pytest.raises(TreelabelError, match=r"tuned\.onnx is not the graph that the model was exported with"):
+        exported.tuned_.read(tmp_path / "model")
+
+
+def test_a_stack_without_a_tuned_encoder_is_not_exported(folder: Path) -> None:
+    model = make_stack(folder, tune=False).fit(data(24, 0))
+    with pytest.raises(TreelabelError, match="no tuned encoder to export"):
+        model.export()
+    with pytest.raises(TreelabelError, match="expected the runtime onnx or int8, found 'torch'"):
+        model.export("torch")
+
+
+@pytest.mark.parametrize("name", ["_step", "run"])
+def test_an_interrupted_tuning_leaves_the_stack_that_there_was(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """At Ctrl-C, in a step and outside of one, what was learned before tuning is what is saved."""
+    original = getattr(tuning._Training, name)
+
+    def interrupted(self: Any, *values: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return original(self, *values)
+
+    monkeypatch.setattr(tuning._Training, name, interrupted)
+    texts = documents(20, 7)[0]
+    model = make_stack(folder).fit(data(48, 0))
+    assert model.stopped_ == "interrupt"
+    assert model.tuned_ is None
+    assert model.tuned_pool_ is None
+    assert len(model.estimators_) == 1
+    assert np.array_equal(
+        model.score(texts).dense(), make_stack(folder, tune=False).fit(data(48, 0)).score(texts).dense()
+    )
+    model.save(tmp_path / "model")
+    assert not (tmp_path / "model" / "tuned.safetensors").exists()
+    assert np.array_equal(load_model(tmp_path / "model").score(texts).dense(), model.score(texts).dense())
 
 
 def test_the_same_seed_gives_the_same_stack(stacked: Any, folder: Path) -> None:

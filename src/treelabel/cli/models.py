@@ -235,7 +235,7 @@ def export(
     require_signature: SignatureOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write a neural model as an ONNX graph, which scores faster on a CPU and without torch.
+    """Write a neural model, or the tuned encoder of a stack, as an ONNX graph, which scores faster on a CPU.
 
     \b
     Examples:
@@ -247,7 +247,10 @@ def export(
 
     loaded: Any = load_model(model, require_signature)
     if not hasattr(loaded, "export"):
-        raise TreelabelError(f"{model}: a model of the kind {loaded.name} is no network; only neural can be exported")
+        raise TreelabelError(
+            f"{model}: a model of the kind {loaded.name} is no network; only neural, and a stack over a tuned encoder, "
+            "can be exported"
+        )
     require_replaceable(output, force)
     save(loaded.export("int8" if int8 else "onnx"), output, force)
     megabytes = size_of(output)

@@ -133,9 +133,11 @@ class TransformerEncoder:
         return embed
 
     def _by_onnx(self) -> Embed:
-        is_int8 = self.runtime == "int8"
-        running = open_session(self.quantised_graph() if is_int8 else self.graph(), threads=1)
+        running, is_int8 = self._session(), self.runtime == "int8"
         return lambda ids: run_graph(running, ids, self.width, is_int8)
+
+    def _session(self) -> Any:
+        return open_session(self.quantised_graph() if self.runtime == "int8" else self.graph(), threads=1)
 
     def graph(self) -> Path:
         """Return the file of the exported encoder, pooling included; it is exported if there is none yet."""

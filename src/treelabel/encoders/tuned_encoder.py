@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
@@ -12,13 +12,14 @@ from torch import Tensor
 
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import FloatArray
+from treelabel.encoders.onnx_sessions import open_session
 from treelabel.encoders.protocol import Encoder
 from treelabel.encoders.registry import encoder_note, same_encoder
 from treelabel.encoders.transformer import TransformerEncoder
 
 Weights = Mapping[str, Tensor]
-# The file of the weights in a model's folder.
-WEIGHTS = "tuned.safetensors"
+# The files of the weights, and of a graph that was exported, in a model's folder.
+WEIGHTS, GRAPH = "tuned.safetensors", "tuned.onnx"
 
 
 class TunedEncoder(TransformerEncoder):
@@ -32,11 +33,16 @@ class TunedEncoder(TransformerEncoder):
         The `weights_digest` of the weights, which is part of the fingerprint.
     weights
         The weights by their names in the transformer; None where `read` will bring them.
+    graph_digest
+        The hash of a graph that is stored beside the weights; None where graphs are made when they are needed.
     """
 
-    def __init__(self, base: TransformerEncoder, digest: str, weights: Weights | None = None) -> None:
+    def __init__(
+        self, base: TransformerEncoder, digest: str, weights: Weights | None = None, graph_digest: str | None = None
+    ) -> None:
         super().__init__(base.source, base.runtime)
-        self.base, self.digest, self.weights = base, digest, weights
+        self.base, self.digest, self.weights, self.graph_digest = base, digest, weights, graph_digest
+        self.stored_graph: bytes | None = None
         self._exact += f" tuned {digest}"
         self.fingerprint += f" tuned {digest}"
         # Makes vectors while a model learns, of states that are known: they are not for the cache, as states are in
@@ -71,9 +77,25 @@ class TunedEncoder(TransformerEncoder):
         backbone.load_state_dict(dict(self.weights), strict=False)
         return backbone
 
+    def export(self, runtime: Literal["onnx", "int8"]) -> "TunedEncoder":
+        """Return the encoder as a graph that is stored with it, so that nothing is exported where it is loaded."""
+        made = TunedEncoder(TransformerEncoder(self.source, runtime), self.digest, self.weights)
+        made.stored_graph = (made.quantised_graph() if runtime == "int8" else made.graph()).read_bytes()
+        made.graph_digest = hashlib.sha256(made.stored_graph).hexdigest()
+        return made
+
+    def _session(self) -> Any:
+        return super()._session() if self.stored_graph is None else open_session(self.stored_graph, threads=1)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that `write` writes."""
+        return (WEIGHTS,) if self.graph_digest is None else (WEIGHTS, GRAPH)
+
     def note(self) -> dict[str, Any]:
         """Return what a model folder records of the encoder, for `restore`."""
-        return {"base": encoder_note(self.base), "digest": self.digest}
+        graph = {} if self.graph_digest is None else {"graph": self.graph_digest}
+        return {"base": encoder_note(self.base), "digest": self.digest, **graph}
 
     @classmethod
     def restore(cls, requested: "str | Encoder | None", note: Mapping[str, Any]) -> "TunedEncoder":
@@ -93,12 +115,14 @@ class TunedEncoder(TransformerEncoder):
         base = same_encoder(requested, note["base"])
         if not isinstance(base, TransformerEncoder):
             raise TreelabelError(f"the encoder {base.name} was tuned, but is no transformer")
-        return cls(base, note["digest"])
+        return cls(base, note["digest"], graph_digest=note.get("graph"))
 
     def write(self, folder: Path) -> None:
-        """Write the weights as safetensors."""
+        """Write the weights as safetensors, and the graph if there is one."""
         assert self.weights is not None
         save_file({name: value.contiguous() for name, value in self.weights.items()}, folder / WEIGHTS)
+        if self.stored_graph is not None:
+            (folder / GRAPH).write_bytes(self.stored_graph)
 
     def read(self, folder: Path) -> None:
         """Read what `write` wrote; other weights than those that the model was fitted with are refused."""
@@ -110,6 +134,11 @@ class TunedEncoder(TransformerEncoder):
         if digest != self.digest:
             raise TreelabelError(f"{WEIGHTS} holds other weights ({digest}) than the model has learned ({self.digest})")
         self.weights = weights
+        if self.graph_digest is not None:
+            graph = (folder / GRAPH).read_bytes()
+            if hashlib.sha256(graph).hexdigest() != self.graph_digest:
+                raise TreelabelError(f"{GRAPH} is not the graph that the model was exported with; export it again")
+            self.stored_graph = graph
 
 
 def weights_digest(weights: Weights) -> str:

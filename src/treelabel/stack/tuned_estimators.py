@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from treelabel.encoders.tuned_encoder import TunedEncoder
     from treelabel.neural.tuning import EncoderTuner
 
-# The file of its weights, as `TunedEncoder` names it, which only those can import who have torch.
-WEIGHTS = "tuned.safetensors"
 TUNED_SPECS: tuple[dict[str, Any], ...] = ({"model": "linear", "tfidf": False}, {"model": "prototype"})
 # "auto" tunes up to so many documents, and tokens that the encoder reads of them (four characters each, about): with
 # more it takes minutes, and models over the frozen encoder have less to gain.

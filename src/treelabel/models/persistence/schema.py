@@ -1,6 +1,6 @@
 """Declarations of models beside the arrays of `core.schema`: encoders, n-grams, and the widths of features."""
 
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import numpy.typing as npt
 from scipy import sparse
@@ -25,10 +25,11 @@ class EncoderNote(TypedDict):
 
 
 class TunedNote(TypedDict):
-    """The record of a tuned encoder: the one that was tuned, and the hash of its weights."""
+    """The record of a tuned encoder: the one that was tuned, and the hashes of its weights and of its graph, if any."""
 
     base: EncoderNote
     digest: str
+    graph: NotRequired[str]
 
 
 class Ngrams(TypedDict):
