@@ -1,18 +1,14 @@
 """A stack over a tuned encoder as ONNX graphs: the same numbers learned, other runtimes of its encoders."""
 
 from copy import copy
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from treelabel.encoders.registry import encoder_note
 
-if TYPE_CHECKING:
-    from treelabel.stack.model import Stack
 
-
-def export_tuned(stack: "Stack", runtime: Literal["onnx", "int8"]) -> "Stack":
-    """Return a stack whose encoders run as graphs; see `Stack.export`."""
+def export_tuned(stack: Any, runtime: Literal["onnx", "int8"]) -> Any:
+    """Return a `Stack` whose encoders run as graphs; see `Stack.export`."""
     before = stack.tuned_
-    assert before is not None
     tuned = before.export(runtime)
     notes = {each.fingerprint: encoder_note(new) for each, new in ((before, tuned), (before.base, tuned.base))}
     values, arrays = stack._state()
@@ -20,7 +16,6 @@ def export_tuned(stack: "Stack", runtime: Literal["onnx", "int8"]) -> "Stack":
     made = copy(stack)
     made.encoder = tuned.base.name
     made._restore({**values, "estimators": estimators, "tuned": tuned.note()}, arrays)
-    assert made.tuned_ is not None
     made.tuned_.weights, made.tuned_.stored_graph = tuned.weights, tuned.stored_graph
     made.tuning_, made.stages_ = stack.tuning_, stack.stages_
     return made

@@ -349,7 +349,8 @@ class Stack(Model):
                 "this stack has no tuned encoder to export, and other encoders run as graphs already; for int8, fit it "
                 "with an encoder such as 'minilm(runtime=int8)'"
             )
-        return export_tuned(self, runtime)
+        exported: Stack = export_tuned(self, runtime)
+        return exported
 
     # Saving
 
