@@ -159,7 +159,7 @@ class Isotonic(MarginCalibration):
             maps[level] = fit_isotonic(combined, hits[known])
         return replace(plain, coefficients=coefficients, maps=maps)
 
-    def match_sums(self, evidence: FloatArray, labels: LabelMatrix, scale: float = 1.0) -> "Isotonic":
+    def match_sums(self, evidence: FloatArray, labels: LabelMatrix) -> "Isotonic":
         """Shift the maps until the sums of levels are true; see `MarginCalibration.match_sums`."""
         h, values = self.outputs.hierarchy, self._values(evidence)
         levels = levels_of(h, np.arange(len(h)))
@@ -167,7 +167,7 @@ class Isotonic(MarginCalibration):
         def coherent(shifts: DoubleArray) -> FloatArray:
             return Scores(h, shift_columns(values, np.exp(shifts)[levels])).coherent().dense()
 
-        shifts = scale * fit_level_shifts(coherent, self.outputs, evidence, labels)
+        shifts = fit_level_shifts(coherent, self.outputs, evidence, labels)
         maps = self.maps.copy()
         maps[:, 2:] = shift_odds(maps[:, 2:], shifts[:, None])
         return replace(self, maps=maps)
