@@ -146,7 +146,7 @@ def test_a_goal_is_saved_and_kept(sample: Dataset, tmp_path) -> None:  # type: i
     model = tl.fit(some, preset="fast", optimize="micro_f1")
     tl.save_model(model, tmp_path / "model")
     loaded = tl.load_model(tmp_path / "model")
-    assert loaded.optimize == "micro_f1"
+    assert loaded.get_params()["optimize"] == "micro_f1"
     assert loaded.evidence_ == model.evidence_
     assert loaded.default_rule == model.default_rule
 
