@@ -130,7 +130,7 @@ def test_models_say_what_they_chose_for(sample: Dataset) -> None:
     assert ", hf_beta@0.5 0." in shown
     assert "), chosen for hf_beta@0.5; a flat model" in shown
     assert "tried (hf_beta@0.5 of a sample)" in shown
-    values = {trial.rule: trial.value for trial in model.evidence_.rules}
+    values = {trial.rule: trial.value or 0 for trial in model.evidence_.rules}
     assert values[model.default_rule] > values["best_leaf"]
 
 

@@ -58,7 +58,8 @@ class HeldOut:
         return self._take(np.sort(np.random.default_rng(seed).choice(len(self.scores), most, replace=False)))
 
     def _take(self, rows: LongArray) -> "HeldOut":
-        groups, flat = (None if each is None else each[rows] for each in (self.groups, self.flat))
+        groups = None if self.groups is None else self.groups[rows]
+        flat = None if self.flat is None else self.flat[rows]
         return HeldOut(self.scores[rows], self.labels[rows], groups, flat)
 
 
