@@ -4,6 +4,7 @@
     python benchmarks/unseen.py --sets sample                   # needs nothing but the embedded sample
     python benchmarks/unseen.py --sets wordnet,yso              # large ones have to be asked for
     python benchmarks/unseen.py --systems svc_pairs --splits 3  # one peer; three divisions of each set
+    python benchmarks/unseen.py --systems treelabel --sets attack,esco  # ours alone: sums of p, by level too
     python benchmarks/unseen.py --markdown --json FILE          # the tables in Markdown, all numbers as JSON
 
 Ours is `make_model()`: n-grams, head and decision rule are chosen on held-out training documents. Peers are LinearSVC
@@ -188,8 +189,16 @@ def judge(train: Dataset, test: Dataset, file: Path, values: dict[str, Any]) -> 
     if scores is not None:
         levels = range(1, train.hierarchy.max_depth + 1)
         found["ece by level"] = [result[f"ece[{level}]"] for level in levels]
-        found["sum of p"] = float(scores.values.sum(dtype=np.float64)) / test.hierarchy.closure(test.labels).nnz
+        found["sum of p"], found["sum of p by level"] = sums_of_p(scores, test.hierarchy.closure(test.labels))
     return Judged({**values, **found}, result, scores)
+
+
+def sums_of_p(scores: Scores, closed: LabelMatrix) -> tuple[float, list[float]]:
+    """Sum the probabilities of all nodes, and of those of each level, over the number of true ones."""
+    h = scores.hierarchy
+    sums = np.asarray(scores.values.sum(axis=0, dtype=np.float64)).ravel()
+    p, true = (np.bincount(h.depth, each)[1:] for each in (sums, np.bincount(closed.indices, minlength=len(h))))
+    return float(p.sum() / true.sum()), (p / np.maximum(true, 1)).tolist()
 
 
 def measure(parts: Parts, systems: Sequence[str], limit: float) -> dict[str, Judged]:
@@ -289,7 +298,8 @@ def calibrated(name: str, ours: Judged, scores: Scores, truth: LabelMatrix) -> l
     ours.values["noise floor"] = mean.tolist()
     total = ours.values["sum of p"]
     kept = abs(total - 1) <= MOST_SUM
-    return [*claims, Claim(f"{name}: sum of p / true", f"{total:.3f}", "", None, f"1 ± {MOST_SUM}", kept)]
+    by_level = "by level " + " ".join(f"{each:.3f}" for each in ours.values["sum of p by level"])
+    return [*claims, Claim(f"{name}: sum of p / true", f"{total:.3f}", by_level, None, f"1 ± {MOST_SUM}", kept)]
 
 
 def rules_kept(name: str, ours: Result, scores: Scores, truth: LabelMatrix) -> list[Claim]:

@@ -12,6 +12,7 @@ from treelabel import Hierarchy, Scores
 from treelabel.calibration import contract, isotonic
 from treelabel.calibration import path_kernels as kernels
 from treelabel.calibration.contract import ABSENT, LEVELS, MarginCalibration, OutputSpace
+from treelabel.calibration.isotonic import GROWTH as ISOTONIC_GROWTH
 from treelabel.calibration.isotonic import Isotonic, apply_isotonic, competes, fit_isotonic, margin_calibration
 from treelabel.calibration.likelihood import (
     fit_beta,
@@ -254,6 +255,14 @@ def test_paths_compete_where_there_are_several_and_not_too_many(monkeypatch: pyt
     assert competes(two)
     monkeypatch.setattr(isotonic, "MANY_NODES", 2)
     assert not competes(two)
+
+
+def test_log_odds_of_several_paths_are_smaller_for_more_documents() -> None:
+    calibration, margins = fitted("isotonic", "many")
+    assert isinstance(calibration, Isotonic)
+    fewer = calibration.for_more_documents(0.5)
+    assert fewer.coefficients[:, 2] == pytest.approx(calibration.coefficients[:, 2] + ISOTONIC_GROWTH * np.log(0.5))
+    assert fewer.probabilities(margins).sum() < calibration.probabilities(margins).sum()
 
 
 def test_what_is_certain_stays_certain() -> None:

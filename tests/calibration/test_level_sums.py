@@ -56,15 +56,6 @@ def test_sums_of_levels_are_true(kind: type[MarginCalibration], h: Hierarchy) ->
     assert sums_of(again, margins) == pytest.approx(sums_of(matched, margins), rel=0.01)
 
 
-@pytest.mark.parametrize("kind", [Isotonic, SiblingSigmoid])
-def test_shifts_are_extrapolated(kind: type[MarginCalibration]) -> None:
-    outputs, margins, labels = drawn(DAG)
-    plain = kind(outputs).fit(margins, labels)
-    sums = [sum(sums_of(plain.match_sums(margins, labels, scale), margins)) for scale in (0.0, 0.5, 1.0, 1.3)]
-    assert sums[0] == pytest.approx(sum(sums_of(plain, margins)), rel=1e-5)
-    assert np.all(np.diff(sums) < 0) or np.all(np.diff(sums) > 0)
-
-
 def test_one_path_needs_no_shifts() -> None:
     outputs, margins, labels = drawn(TREE)
     plain = PathSoftmax(outputs)

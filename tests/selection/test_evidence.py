@@ -358,3 +358,38 @@ def test_among_several_labels_none_may_be_right() -> None:
     assert judged is not None
     assert len(judged.scores) == 1
     assert documents_to_judge(TREE, single, HeldOut(Scores(TREE, np.zeros((1, 6))), single[1:])) is None
+
+
+def test_a_flat_model_is_compared_by_the_same_rule_on_the_same_documents() -> None:
+    leaves = np.arange(60) % 3
+    truth = TREE.closure(encode(TREE, [[["A1"], ["A2"], ["B1"]][leaf] for leaf in leaves]))
+    right = Scores.from_leaves(TREE, ["A1", "A2", "B1"], 0.8 * np.eye(3)[leaves] + 0.2 / 3)
+    wrong = Scores.from_leaves(TREE, ["A1", "A2", "B1"], 0.8 * np.eye(3)[np.where(leaves == 0, 1, leaves)] + 0.2 / 3)
+    rule, evidence = decide_by_evidence(TREE, truth, HeldOut(right, truth, None, wrong))
+    assert evidence.flat is not None
+    # A third of the documents get A2 in place of A1: half of their sets is right.
+    assert (evidence.flat.exact, evidence.flat.exact_gain) == pytest.approx((2 / 3, 1 / 3))
+    assert (evidence.flat.f1, evidence.flat.f1_gain) == pytest.approx((5 / 6, 1 / 6))
+    sure = 0.8 + 0.2 / 3
+    assert evidence.flat.own_calibration_error == pytest.approx(1 - sure)
+    assert evidence.flat.calibration_error == pytest.approx(sure - 2 / 3)
+    shown = evidence.describe(rule, "single_path")
+    assert "a flat model of the same features: leaf accuracy 0.667 (the hierarchy adds +0.333 ± " in shown
+    assert decide_by_evidence(TREE, truth, HeldOut(right, truth))[1].flat is None
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_flat_model_of_a_fit_is_the_head_leaves(several: bool) -> None:
+    data = load_sample()[np.arange(0, 8_000, 5)]
+    labels = [[*one, *two] for one, two in zip(data.paths(), data[::-1].paths(), strict=True)] if several else None
+    train = data if labels is None else Dataset.of(list(data.texts), labels, data.hierarchy)
+    settings: dict[str, Any] = {"ngram_range": (1, 1), "char_ngram_range": None}
+    model = make_model(head="nodes", **settings).fit(train)
+    leaves = make_model(head="leaves", **settings).fit(train)
+    assert leaves.evidence_.flat is None
+    assert model.evidence_.flat is not None
+    result = leaves.evidence_.result_of(model.default_rule)
+    if result is not None:
+        assert model.evidence_.flat.f1 == pytest.approx(result.f1, abs=0.006)
+        assert model.evidence_.flat.exact == pytest.approx(result.exact, abs=0.006)
+    assert several or result is not None

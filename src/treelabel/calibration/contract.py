@@ -329,7 +329,7 @@ class MarginCalibration(Calibration):
     def _node_probabilities(self, margins: FloatArray) -> FloatArray:
         """Return the probabilities of all nodes: documents x nodes."""
 
-    def match_sums(self, evidence: FloatArray, labels: LabelMatrix, scale: float = 1.0) -> Self:
+    def match_sums(self, evidence: FloatArray, labels: LabelMatrix) -> Self:
         """Return the calibration whose probabilities sum to the number of true labels of documents, level by level.
 
         Where documents have one path, they always do.
@@ -340,8 +340,6 @@ class MarginCalibration(Calibration):
             Margins by the model that is to be calibrated, or by one like it, which has not learned the documents.
         labels : csr_array of shape (documents, nodes)
             Their true labels.
-        scale : float
-            What shifts of log odds are multiplied with, where they are to be extrapolated to more documents.
 
         Returns
         -------

@@ -41,6 +41,10 @@ MOST_LOG_ODDS = 15.0
 HARDEST = 30_000
 OTHERS = 30_000
 
+# Log odds of a model of all documents count this times ln(documents after / before) less than those of folds. On parts
+# of the training documents of four sets, sums of probabilities are 0 to 7% above the truth with 0.
+GROWTH = 0.15
+
 
 def fit_isotonic(evidence: FloatArray | DoubleArray, true: BoolArray, sigmoid_share: float = 0.0) -> DoubleArray:
     """Fit the increasing map from evidence to probabilities with the least squared error (isotonic regression).
@@ -159,7 +163,7 @@ class Isotonic(MarginCalibration):
             maps[level] = fit_isotonic(combined, hits[known])
         return replace(plain, coefficients=coefficients, maps=maps)
 
-    def match_sums(self, evidence: FloatArray, labels: LabelMatrix, scale: float = 1.0) -> "Isotonic":
+    def match_sums(self, evidence: FloatArray, labels: LabelMatrix) -> "Isotonic":
         """Shift the maps until the sums of levels are true; see `MarginCalibration.match_sums`."""
         h, values = self.outputs.hierarchy, self._values(evidence)
         levels = levels_of(h, np.arange(len(h)))
@@ -167,10 +171,17 @@ class Isotonic(MarginCalibration):
         def coherent(shifts: DoubleArray) -> FloatArray:
             return Scores(h, shift_columns(values, np.exp(shifts)[levels])).coherent().dense()
 
-        shifts = scale * fit_level_shifts(coherent, self.outputs, evidence, labels)
+        shifts = fit_level_shifts(coherent, self.outputs, evidence, labels)
         maps = self.maps.copy()
         maps[:, 2:] = shift_odds(maps[:, 2:], shifts[:, None])
         return replace(self, maps=maps)
+
+    def for_more_documents(self, ratio: float) -> "Isotonic":
+        """Return the same with smaller log odds; see `MarginCalibration.for_more_documents`."""
+        if not competes(self.outputs):
+            # Evidence is a margin then, which has another unit.
+            return self
+        return replace(self, coefficients=self.coefficients + np.array([0.0, 0.0, GROWTH * np.log(ratio)]))
 
     def check(self, arrays: Arrays) -> None:
         """Refuse maps that are none, and what the softmax over paths refuses."""

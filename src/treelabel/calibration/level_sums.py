@@ -1,7 +1,7 @@
 """Sums of probabilities, level by level: what calibration of single nodes leaves out, and how it is put right.
 
-Nodes that are calibrated one by one have the right sums, until parents are raised to their children, or multiplied down
-a DAG; and a model that learns more documents than calibration knew of finds more labels that look likely.
+Nodes that are calibrated one by one have the right sums, until parents are raised to their children, or probabilities
+are multiplied down a DAG.
 """
 
 from collections.abc import Callable

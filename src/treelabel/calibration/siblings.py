@@ -149,14 +149,14 @@ class SiblingSigmoid(MarginCalibration):
                 sigmoids[level] = fit_sigmoid(margins, true)
         return replace(self, sigmoids=sigmoids)
 
-    def match_sums(self, evidence: FloatArray, labels: LabelMatrix, scale: float = 1.0) -> "SiblingSigmoid":
+    def match_sums(self, evidence: FloatArray, labels: LabelMatrix) -> "SiblingSigmoid":
         """Shift the intercepts until the sums of levels are true; see `MarginCalibration.match_sums`."""
 
         def shifted(shifts: DoubleArray) -> "SiblingSigmoid":
             return replace(self, sigmoids=self.sigmoids + np.column_stack([np.zeros(LEVELS + 1), shifts]))
 
         shifts = fit_level_shifts(lambda each: shifted(each).probabilities(evidence), self.outputs, evidence, labels)
-        return shifted(scale * shifts)
+        return shifted(shifts)
 
     def check(self, arrays: Arrays) -> None:
         """Refuse nodes without an output."""

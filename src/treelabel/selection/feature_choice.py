@@ -132,7 +132,8 @@ def choose_features(
     def losses(shape: NgramShape, head: str) -> DoubleArray:
         if (shape, head) not in tried:
             p = score(head, sample, held, features_with(shape))
-            tried[shape, head] = log_losses(p, sample[held]), goal and judge_probabilities(goal, p, sample[held])
+            judged = judge_probabilities(goal, p, sample[held]) if goal is not None else None
+            tried[shape, head] = log_losses(p, sample[held]), judged
         return _losses(goal, *tried[shape, head])
 
     def is_better(one: tuple[NgramShape, str], other: tuple[NgramShape, str]) -> bool:

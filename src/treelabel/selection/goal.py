@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -168,7 +169,7 @@ def _pseudo_values(metric: Metric, batch: Batch, block: LongArray) -> tuple[floa
     return value, np.nan_to_num(count * value - (count - 1) * without, nan=value)
 
 
-def _dense(part: object) -> DoubleArray:
+def _dense(part: Any) -> DoubleArray:
     dense: DoubleArray = part.toarray() if sparse.issparse(part) else np.asarray(part)
     return dense
 

@@ -15,12 +15,13 @@ from treelabel.hierarchy.label_matrices import LabelMatrix, as_labels
 from treelabel.hierarchy.labelled_texts import usual_regime
 from treelabel.metrics.batch import Batch, Context
 from treelabel.metrics.overlap import hf1, subset_accuracy
+from treelabel.metrics.registry import find_metric
 from treelabel.rules.decisions import decide
 from treelabel.rules.path_counts import fit_counts
 from treelabel.rules.registry import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
-from treelabel.selection.evidence import FEWEST_HELD_OUT, Evidence, HeldOut, RuleTrial, SettingTrial
-from treelabel.selection.goal import CANDIDATES, FITTED_COUNTS, FITTED_THRESHOLD, Goal, Judgement
+from treelabel.selection.evidence import FEWEST_HELD_OUT, Evidence, FlatTrial, HeldOut, RuleTrial, SettingTrial
+from treelabel.selection.goal import CANDIDATES, FITTED_COUNTS, FITTED_THRESHOLD, Goal, Judgement, number_of
 from treelabel.selection.guarantee import promise_coverage, too_few_held_out
 
 # Weights are fitted to at most this many documents of each half, to judge them by the other.
@@ -74,8 +75,35 @@ def decide_by_evidence(
     groups = None if some.groups is None else some.groups.tolist()
     chosen = choose_rule(some.scores, some.labels, candidates, groups, goal)
     usual_labels = judge_most_frequent(hierarchy, hierarchy.closure(labels), hierarchy.closure(some.labels))
+    flat = compare_with_flat(some, chosen.rule)
     evidence = Evidence(chosen.documents, chosen.tried, tuple(trials), (), usual_labels, left_out, metric=name)
-    return chosen.rule, evidence
+    return chosen.rule, replace(evidence, flat=flat)
+
+
+def compare_with_flat(held: HeldOut, rule: str) -> FlatTrial | None:
+    """Judge a flat model by the same rule on the same documents; None without one.
+
+    Parameters
+    ----------
+    held : HeldOut
+        Held-out documents, with the scores of both.
+    rule : str
+        The rule that was chosen.
+
+    Returns
+    -------
+    FlatTrial or None
+    """
+    if held.flat is None:
+        return None
+    h, calibration = held.scores.hierarchy, find_metric("ece")
+    true, group = h.closure(held.labels), _group_numbers(held.groups, len(held.scores))
+    f1, exact = _judge(h, decide(held.flat, rule).csr, true)
+    own_f1, own_exact = _judge(h, decide(held.scores, rule).csr, true)
+    gains = [value for gain in (own_exact - exact, own_f1 - f1) for value in (gain.mean(), standard_error(gain, group))]
+    errors = (number_of(calibration.compute(Batch(Context(h), true, None, each))) for each in (held.flat, held.scores))
+    exact_gain, exact_error, f1_gain, f1_error = map(float, gains)
+    return FlatTrial(float(exact.mean()), exact_gain, exact_error, float(f1.mean()), f1_gain, f1_error, *errors)
 
 
 def cover_by_evidence(
@@ -287,7 +315,7 @@ def _require_truth(scores: Scores, truth: LabelMatrix) -> LabelMatrix:
     return closed
 
 
-def _group_numbers(groups: Sequence[Any] | None, documents: int) -> LongArray:
+def _group_numbers(groups: Sequence[Any] | LongArray | None, documents: int) -> LongArray:
     if groups is None:
         return np.arange(documents)
     if len(groups) != documents:

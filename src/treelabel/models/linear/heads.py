@@ -11,7 +11,7 @@ these from weights, a = 2C max(0, 1 - y w x), multiplies what was pruned and not
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,9 @@ from treelabel.core.errors import TreelabelError, some
 from treelabel.core.progress import progress_bar
 from treelabel.core.registry import Registry
 from treelabel.core.sparse_product import SparseWeights
+from treelabel.core.types import FloatArray
 from treelabel.hierarchy.hierarchy import Hierarchy
-from treelabel.hierarchy.label_matrices import label_matrix
+from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix
 from treelabel.hierarchy.moves import Moves
 from treelabel.models.linear.conditional import Group, sigmoid_groups, softmax_groups, train_groups
 from treelabel.models.linear.descent import TrainingRows, WeightCollector, train_hinge
@@ -39,8 +40,8 @@ from treelabel.selection.training import Training
 class HeadTask:
     """The input of a fit of a head: features and labels, how they are divided, and settings of the model.
 
-    `c` is scikit-learn's C: the weight of errors against that of large weights; None for the head's own. `has_last`
-    says that sums of probabilities are corrected on the last fold, to which nothing else is fitted.
+    `c` is scikit-learn's C: the weight of errors against that of large weights; None for the head's own. `flat`
+    says that a flat model is asked for, too.
     """
 
     rows: TrainingRows
@@ -48,7 +49,7 @@ class HeadTask:
     c: float | None = None
     tau: float = 0.0
     prune: float = 0.0
-    has_last: bool = False
+    flat: bool = False
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,8 @@ HEADS: Registry[LinearHead] = Registry("head of linear", _ROWS)
 
 # With more documents than this many times those of before, calibration is fitted anew to held-out documents.
 MOST_GROWTH = 2.0
+# Probabilities of held-out documents that a flat model is calibrated for, beside those of the head.
+MOST_FLAT = 1 << 24
 _OUTPUT_ARRAYS = ("nodes", "node_outputs", "terminals", "terminal_outputs")
 
 
@@ -259,7 +262,19 @@ class FittedHead:
         return cls(head, weights, HEADS[head].calibration(regime)(outputs).restore(arrays))
 
 
-def fit_head(name: str, job: HeadTask) -> tuple[FittedHead, Any]:
+class HeadFit(NamedTuple):
+    """A fitted head, probabilities of held-out documents by what was learned without them, and those of a flat one.
+
+    The flat one knows the margins of the labels where paths end, and nothing of those above; None where that is not
+    asked for, or costs much.
+    """
+
+    head: FittedHead
+    p: Any
+    flat: Any = None
+
+
+def fit_head(name: str, job: HeadTask) -> HeadFit:
     """Train a head, and calibrate it on the margins that each fold of documents has without having been learned.
 
     Parameters
@@ -271,29 +286,38 @@ def fit_head(name: str, job: HeadTask) -> tuple[FittedHead, Any]:
 
     Returns
     -------
-    (FittedHead, array or csr_array of shape (documents of the folds, nodes))
+    HeadFit
         The head, and the probabilities of the folds' documents by what was learned without them, in the order of
-        `job.rows.held`.
+        `job.rows.held`: documents x nodes.
     """
     head, train, rows = HEADS[name], job.train, job.rows
-    outputs, collector = _train(head, job)
-    margins, labels = collector.margins, train.labels[rows.held]
-    last = len(rows.held) - (len(rows.folds[-1]) if job.has_last else 0)
-    fitted = head.calibration(train.regime)(outputs).fit(margins[:last], labels[:last])
-    fitted = fitted.match_sums(margins[:last], labels[:last])
-    p = fitted.probabilities(margins[:last])
-    if job.has_last:
-        # What changed between the documents of both folds goes on to all documents, by the log of their number.
-        first, second = (1 - len(fold) / len(train) for fold in rows.folds)
-        p = np.concatenate([p, fitted.match_sums(margins[last:], labels[last:]).probabilities(margins[last:])])
-        fitted = fitted.match_sums(margins[last:], labels[last:], np.log(first) / np.log(first / second))
-    elif rows.learn_all:
+    outputs = head.outputs(train)
+    collector = _train(head, job, outputs)
+    labels = train.labels[rows.held]
+    fitted = head.calibration(train.regime)(outputs).fit(collector.margins, labels)
+    fitted = fitted.match_sums(collector.margins, labels)
+    p = fitted.probabilities(collector.margins)
+    if rows.learn_all:
         fitted = fitted.for_more_documents(1 - len(rows.held) / len(rows.folds) / len(train))
-    return FittedHead(name, SparseWeights(collector.weights(), collector.bias), fitted), p
+    flat = _flat_probabilities(outputs, train, collector.margins, labels) if name == "nodes" and job.flat else None
+    return HeadFit(FittedHead(name, SparseWeights(collector.weights(), collector.bias), fitted), p, flat)
 
 
-def _train(head: LinearHead, job: HeadTask) -> tuple[OutputSpace, WeightCollector]:
-    train, c, outputs = job.train, head.c if job.c is None else job.c, head.outputs(job.train)
+def _flat_probabilities(outputs: OutputSpace, train: Training, margins: FloatArray, labels: LabelMatrix) -> Any:
+    """Calibrate the outputs of labels where paths end by themselves, which are those of the head "leaves"."""
+    if len(margins) * len(train.hierarchy) > MOST_FLAT or train.hierarchy.max_depth < 2:
+        return None
+    head = HEADS["leaves"]
+    flat = head.outputs(train)
+    columns = outputs.terminal_outputs
+    if train.regime == "multi_path":
+        columns = outputs.node_outputs[np.searchsorted(outputs.nodes, flat.terminals)]
+    some = np.ascontiguousarray(margins[:, columns])
+    return head.calibration(train.regime)(flat).fit(some, labels).match_sums(some, labels).probabilities(some)
+
+
+def _train(head: LinearHead, job: HeadTask, outputs: OutputSpace) -> WeightCollector:
+    train, c = job.train, head.c if job.c is None else job.c
     collector = WeightCollector(len(job.rows.held), job.rows.features.shape[1], outputs.count, job.prune)
     groups = None if head.groups is None else head.groups(outputs, job)
     tasks = -(-outputs.count // BLOCK) if groups is None else len(groups)
@@ -302,7 +326,7 @@ def _train(head: LinearHead, job: HeadTask) -> tuple[OutputSpace, WeightCollecto
             train_hinge(job.rows, outputs.targets(train.labels), c, collector.take, train.stop, done, job.prune)
         else:
             train_groups(job.rows, groups, head.softmax, c, collector.take, train.stop, done, job.prune)
-    return outputs, collector
+    return collector
 
 
 def refit_head(old: FittedHead, job: HeadTask, ratio: float) -> FittedHead:
@@ -321,7 +345,8 @@ def refit_head(old: FittedHead, job: HeadTask, ratio: float) -> FittedHead:
     -------
     FittedHead
     """
-    outputs, collector = _train(HEADS[old.head], job)
+    outputs = HEADS[old.head].outputs(job.train)
+    collector = _train(HEADS[old.head], job, outputs)
     calibration = replace(old.calibration, outputs=outputs).for_more_documents(ratio)
     return FittedHead(old.head, SparseWeights(collector.weights(), collector.bias), calibration)
 

@@ -42,7 +42,7 @@ from treelabel.rules.registry import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut, SettingTrial
 from treelabel.selection.feature_choice import AUTO, choose_features, shape_of
-from treelabel.selection.training import hold_out, validation_folds
+from treelabel.selection.training import validation_folds
 from treelabel.text.ngram_names import named_ngrams
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Occurrences, Tfidf
@@ -55,10 +55,6 @@ if TYPE_CHECKING:
 VALIDATION_FRACTION = 0.2
 MOST_HELD_MARGINS = 1 << 26
 FEWEST_HELD_OUT = 200
-# Where this share of the labels of held-out documents is unknown without these, another fold of this share of the
-# documents, and at most so many, shows what sums of probabilities become.
-MANY_UNKNOWN = 0.02
-LAST_FRACTION, MOST_LAST = 0.05, 2_000
 # From this many documents on, conditional heads are tried.
 WORTH_A_HEAD = 5_000
 # Words of all texts x labels that one output per label is learned for: about a minute of one core, and twice that for
@@ -213,16 +209,15 @@ class Linear(Model):
         def score(head: str, sample: Training, held: LongArray, features: sparse.csr_array) -> Any:
             some = replace(rows, folds=[held], learn_all=False, weights=sample.weights, features=features)
             # No weight is stored: only the margins of held-out documents are looked at.
-            return fit_head(head, replace(job, train=sample, rows=some, prune=np.inf))[1]
+            return fit_head(head, replace(job, train=sample, rows=some, prune=np.inf)).p
 
         features_of = partial(self._trial_features, encoder)
         choice = choose_features(train, shapes, heads, features_of, score, self.seed, self.optimize)
         self.trials_ = choice.trials
-        last = self._last_fold(train, folds, choice.head)
-        features = self._fit_features(train, every, choice.shape, encoder)
-        rows = replace(rows, features=features, folds=[*folds, *last])
-        self.head_, p = fit_head(choice.head, replace(job, rows=rows, has_last=bool(last)))
-        return HeldOut.of(p, every[rows.held])
+        rows = replace(rows, features=self._fit_features(train, every, choice.shape, encoder))
+        job = replace(job, rows=rows, flat=True)
+        self.head_, p, flat = fit_head(choice.head, job)
+        return HeldOut.of(p, every[rows.held], flat)
 
     def _trials(self) -> Sequence[SettingTrial]:
         return self.trials_
@@ -255,28 +250,6 @@ class Linear(Model):
         most = max(FEWEST_HELD_OUT, MOST_HELD_MARGINS // len(train.hierarchy))
         usual = min(int(VALIDATION_FRACTION * len(train)), most)
         return validation_folds(train, self.cv, self.validation_fraction, usual, self.seed)
-
-    def _last_fold(self, train: Training, folds: Sequence[LongArray], head: str) -> list[LongArray]:
-        """Draw a small fold, where documents have several paths and many labels are rare, or outputs are cheap.
-
-        A label that is unknown without the first fold is one more that looks likely once all documents are learned,
-        and sums of probabilities grow. So they are corrected by what is learned without very few documents. Conditional
-        heads have larger margins the more they learn.
-        """
-        if train.regime != "multi_path" or train.valid is not None or len(folds) != 1:
-            return []
-        rest = np.setdiff1d(np.arange(len(train)), folds[0])
-        known = np.zeros(len(train.hierarchy), np.bool_)
-        known[train.closed_labels[rest].indices] = True
-        held = train.closed_labels[folds[0]]
-        unknown = np.mean(~known[held.indices]) if held.nnz else 0.0
-        if unknown < MANY_UNKNOWN and find_head(head).groups is None:
-            return []
-        most = max(1, MOST_HELD_MARGINS // len(train.hierarchy))
-        wanted = min(max(FEWEST_HELD_OUT, int(LAST_FRACTION * len(train))), MOST_LAST, most, len(folds[0]) // 2)
-        groups = None if train.groups is None else train.groups[rest]
-        last = rest[hold_out(len(rest), wanted, self.seed, groups)]
-        return [last] if 0 < len(last) < len(folds[0]) else []
 
     # Going on
 
@@ -334,9 +307,7 @@ class Linear(Model):
         made.hierarchy_, made.regime_ = train.hierarchy, train.regime
         shape = None if self.featurizer_.tfidf is None else self.featurizer_.tfidf.shape
         features = made._fit_features(train, train, shape, encoder)
-        folds = made._folds(train)
-        last = made._last_fold(train, folds, self.head_.head)
-        rows = TrainingRows(features, [], self.max_iter, self.seed, skipped=[*folds, *last])
+        rows = TrainingRows(features, [], self.max_iter, self.seed, skipped=made._folds(train))
         job = HeadTask(rows, train, self.C, self.tau, self.prune)
         made.head_ = refit_head(self.head_, job, before / len(train))
         return made
