@@ -121,8 +121,6 @@ def evaluate(
         raise TreelabelError(f"{predictions} is a model, which stands first: treelabel evaluate {predictions} TEST")
     if truth == predictions == STANDARD:
         raise TreelabelError("only one of the two files can be standard input (-)")
-    if second_labels is not None and STANDARD in (truth, predictions if is_model_folder(truth) else truth):
-        raise TreelabelError("--second-labels reads the file again, which standard input (-) cannot be; name a file")
     for table in (by_label_output, errors):
         if table is not None:
             require_table_format(table)
@@ -140,10 +138,8 @@ def evaluate(
     slices: SliceTable | None = None
     if where is None:
         judged, slices = _judge_files(truth, predictions, read, train, rule, require_signature, by, asked)
-    elif by is not None:
-        raise TreelabelError("--by goes with one file, without --shard and --cluster")
-    elif second_labels is not None:
-        raise TreelabelError("--second-labels goes with one file, without --shard and --cluster")
+    elif by is not None or second_labels is not None:
+        raise TreelabelError("--by and --second-labels go with one file, without --shard and --cluster")
     else:
         judged = _judge_shards(where, truth, predictions, output, read, train, rule, require_signature, asked)
     if judged is not None:
@@ -236,9 +232,12 @@ def _agreement(file: Path, second_labels: str, read: o.ReadArguments) -> "Agreem
     """Read the labels of two annotators, and say how far they agree."""
     from scipy import sparse
 
+    from treelabel.core.inputs import STANDARD
     from treelabel.data.data_file import DataFile, with_hierarchy
     from treelabel.evaluation.agreement import agreement
 
+    if file == STANDARD:
+        raise TreelabelError("--second-labels reads the file again, which standard input (-) cannot be; name a file")
     options = read.for_files(file).options(need_text=False)
     taxonomy = options.pop("taxonomy")
     columns = [options, {**options, "labels": [second_labels]}]

@@ -33,7 +33,7 @@ FEWEST_OF_LABEL = 5
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What a model reached that learned so many documents, and how long it took."""
+    """The value that a model reached by learning so many documents, and how long that took."""
 
     documents: int
     interval: Interval
