@@ -11,6 +11,7 @@ from treelabel.cli.bench import bench, tables
 from treelabel.cli.check_metric import check_metric
 from treelabel.cli.command import Command
 from treelabel.cli.convert import convert
+from treelabel.cli.curve import curve
 from treelabel.cli.data import sample, split
 from treelabel.cli.decide import decide, rules, tune
 from treelabel.cli.demo import demo
@@ -60,7 +61,7 @@ _DATA = (inspect, convert, split, sample, audit)
 _MODELS = (fit, score, predict, update, explain, export, sign, serve)
 _DECISIONS = (decide, tune, evaluate, compare, review, drift, report)
 _REGISTRIES = (metrics, check_metric, rules, models, encoders)
-_STUDIES = (bench, sweep, tables, demo)
+_STUDIES = (bench, sweep, curve, tables, demo)
 for command in (*_DATA, *_MODELS, *_DECISIONS, *_REGISTRIES, *_STUDIES):
     app.command(cls=Command)(command)
 

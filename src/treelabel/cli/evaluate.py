@@ -22,7 +22,10 @@ from treelabel.cli.sharding import ClusterOption, Sharding, ShardOption
 from treelabel.core.errors import TreelabelError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from treelabel.data.data_file import DataFile
+    from treelabel.evaluation.agreement import Agreement
     from treelabel.evaluation.document_slices import SliceTable
     from treelabel.evaluation.streaming import Judged, Opened
     from treelabel.hierarchy.hierarchy import Hierarchy
@@ -59,6 +62,10 @@ def evaluate(
             help="Add a table of parts of the documents, worst first: by a column; by true label ('label'); by the "
             "labels of a level ('level:1').",
         ),
+    ] = None,
+    second_labels: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of a second annotator's labels: add how far the two agree."),
     ] = None,
     errors: Annotated[
         Path | None,
@@ -131,14 +138,17 @@ def evaluate(
     slices: SliceTable | None = None
     if where is None:
         judged, slices = _judge_files(truth, predictions, read, train, rule, require_signature, by, asked)
-    elif by is not None:
-        raise TreelabelError("--by goes with one file, without --shard and --cluster")
+    elif by is not None or second_labels is not None:
+        raise TreelabelError("--by and --second-labels go with one file, without --shard and --cluster")
     else:
         judged = _judge_shards(where, truth, predictions, output, read, train, rule, require_signature, asked)
     if judged is not None:
+        test = predictions if is_model_folder(truth) else truth
+        ceiling = None if second_labels is None else _agreement(test, second_labels, read)
+        further = {name: each for name, each in (("slices", slices), ("agreement", ceiling)) if each is not None}
         written = _write_tables(judged, by_label_output, errors)
         systems = f"{truth} {predictions}" if is_model_folder(truth) else f"--truth {truth} --predictions {predictions}"
-        _print_judged(judged, slices, intervals, by_label, written, json, f"treelabel report {systems} -o report.html")
+        _print_judged(judged, further, intervals, by_label, written, json, f"treelabel report {systems} -o report.html")
 
 
 def _write_tables(judged: "Judged", by_label: Path | None, errors: Path | None) -> list[str]:
@@ -157,7 +167,7 @@ def _write_tables(judged: "Judged", by_label: Path | None, errors: Path | None) 
 
 def _print_judged(
     judged: "Judged",
-    slices: "SliceTable | None",
+    further: "Mapping[str, SliceTable | Agreement]",
     intervals: bool,
     by_label: bool,
     written: list[str],
@@ -165,11 +175,12 @@ def _print_judged(
     next_command: str,
 ) -> None:
     if json:
-        print_json(_stored(judged, intervals, by_label) | ({} if slices is None else {"slices": slices.to_json()}))
+        tables = {name: each.to_json() for name, each in further.items()}
+        print_json(_stored(judged, intervals, by_label) | tables)
         return
     parts = [each for each in (judged.result.headline, judged.result.table(intervals)) if each]
     parts += [str(judged.labels)] if by_label and judged.labels is not None else []
-    parts += [] if slices is None else [str(slices)]
+    parts += map(str, further.values())
     parts += ["\n".join(written)] if written else []
     print_result({}, "\n\n".join(parts), False, next_command)
 
@@ -215,6 +226,30 @@ def _slices(judged: "Judged", data: "DataFile", hierarchy: "Hierarchy", by: str 
         return slice_table(judged.result, rows_by_label(hierarchy, labels, depth), by=by)
     known = ", ".join([*columns, "label", "level:1"])
     raise TreelabelError(f"--by {by}: {data.path} has no such column; expected one of: {known}")
+
+
+def _agreement(file: Path, second_labels: str, read: o.ReadArguments) -> "Agreement":
+    """Read the labels of two annotators, and say how far they agree."""
+    from scipy import sparse
+
+    from treelabel.core.inputs import STANDARD
+    from treelabel.data.data_file import DataFile, with_hierarchy
+    from treelabel.evaluation.agreement import agreement
+
+    if file == STANDARD:
+        raise TreelabelError("--second-labels reads the file again, which standard input (-) cannot be; name a file")
+    options = read.for_files(file).options(need_text=False)
+    taxonomy = options.pop("taxonomy")
+    columns = [options, {**options, "labels": [second_labels]}]
+    files, h, _ = with_hierarchy([DataFile.of(file, **each) for each in columns], taxonomy)
+    read_labels = [[batch.labels for batch in each.batches(h)] for each in files]
+    one, two = (sparse.vstack(batches, format="csr") for batches in read_labels)
+    if one.shape != two.shape:
+        raise TreelabelError(
+            f"{file}: {one.shape[0]:,} documents have labels that can be used, and {two.shape[0]:,} those of column "
+            f"{second_labels}; repair the rows that were skipped"
+        )
+    return agreement(h, one, two)
 
 
 def _judge(

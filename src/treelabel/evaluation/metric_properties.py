@@ -200,9 +200,9 @@ def _search(
                     raise
                 return None, None
             if not better > worse + ROUNDING * max(1.0, abs(worse)):
-                sets = (_sorted(each) for each in (outputs.truth, outputs.better, outputs.worse))
+                truth, one, two = (_sorted(each) for each in (outputs.truth, outputs.better, outputs.worse))
                 paths = outputs.hierarchy.paths(outputs.hierarchy.leaves)
-                examples.append(CounterExample(paths, *sets, better, worse))
+                examples.append(CounterExample(paths, truth, one, two, better, worse))
         if examples:
             return False, min(examples, key=lambda example: (example.size, str(example)))
     return True, None

@@ -294,9 +294,9 @@ _OF_SETS = (
     *_rows(
         "decisions",
         ("set_coverage", sets.set_coverage, "share of documents that the predicted nodes cover", M, _COVERING),
-        ("set_size", sets.set_size, "leaves at or below the predicted nodes", M, _COVERING, _LOW),
-        ("set_nodes", sets.set_nodes, "most specific predicted nodes", M, _COVERING, _LOW),
-        ("set_depth", sets.set_depth, "mean depth of the predicted nodes", M, _COVERING),
+        ("set_size", sets.set_size, "leaves at or below the predicted nodes", M, _COVERING, _LOW, _ANY),
+        ("set_nodes", sets.set_nodes, "most specific predicted nodes", M, _COVERING, _LOW, _ANY),
+        ("set_depth", sets.set_depth, "mean depth of the predicted nodes", M, _COVERING, _ANY),
     ),
     *_rows("scores", ("haurc", sets.haurc, "area under risk over information kept, climbing", G, "tree", _CLIMB, _LOW)),
 )
