@@ -226,7 +226,7 @@ def run_shard(shard: ShardJob) -> ShardResult:
         job = shard.job.to(attempt / shard.part.name)
         written = job.run()
         sync(job.output)
-        about = {"about": shard.job.about(), "rows": written.rows, "empty": written.empty}
+        about: dict[str, Any] = {"about": shard.job.about(), "rows": written.rows, "empty": written.empty}
         about |= {"size": job.output.stat().st_size, "sha256": file_sha256(job.output)}
         job.output.replace(shard.part)
         _write_json(shard.marker, about)
