@@ -3,11 +3,12 @@
     python benchmarks/cluster.py                                   # 1e5 and 1e6 rows, 1, 2 and 4 nodes
     python benchmarks/cluster.py --rows 100000 --nodes 1           # smaller
 
-Rows are texts of the embedded sample, drawn at random, in Parquet files; the model is linear over single words. A node
-has two logical CPUs, so that 1, 2 and 4 nodes are 2, 4 and 8 processes that predict, each with one thread. Both sides
-start their processes, load the model in each, and write the same parts; the cluster itself is there already. They run
-in turns, so that a busy machine slows both down alike, and the best of `--repeats` counts. The nodes share one machine:
-the ratio says what Ray costs, and nothing of how more machines would be faster.
+Rows are made of two texts of the embedded sample, drawn at random, and a number, so that no two are the same, in
+Parquet files; the model is linear over single words. A node has two logical CPUs, so that 1, 2 and 4 nodes are 2, 4 and
+8 processes that predict, each with one thread. Both sides start their processes, load the model in each, and write the
+same parts; the cluster itself is there already. They run in turns, so that a busy machine slows both down alike, and
+the best of `--repeats` counts. The nodes share one machine: the ratio says what Ray costs, and nothing of how more
+machines would be faster.
 
 Claim: with the most rows, on one node, Ray takes at most 15% longer than the processes. Memory is the peak of one
 worker; bytes are what workers read and write themselves, as nothing but the names of files passes through Ray.
@@ -51,7 +52,9 @@ def make_input(folder: Path, rows: int) -> None:
     for number in range(SHARDS):
         count = rows * (number + 1) // SHARDS - rows * number // SHARDS
         ids = pa.array(np.arange(count) + rows * number // SHARDS).cast(pa.string())
-        table = pa.table({"id": ids, "text": pa.array(texts[rng.integers(0, len(texts), count)])})
+        halves = texts[rng.integers(0, len(texts), count)], texts[rng.integers(0, len(texts), count)]
+        joined = [f"{one} {two} {row}" for row, (one, two) in enumerate(zip(*halves, strict=True))]
+        table = pa.table({"id": ids, "text": joined})
         pq.write_table(table, folder / f"part-{number:03}.parquet")
 
 
