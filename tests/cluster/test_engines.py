@@ -22,6 +22,8 @@ from treelabel.operations.bulk import FileJob
 
 # Ray then binds to the loopback interface alone.
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+# And its workers are as important as anything else.
+os.environ["RAY_worker_niceness"] = "0"
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 EXAMPLES = Path(__file__).parents[2] / "examples" / "engines"
