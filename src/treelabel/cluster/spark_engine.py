@@ -1,4 +1,4 @@
-"""Shards as tasks of Spark: `spark-submit $(which treelabel) predict ... --spark`."""
+"""Shards as tasks of Spark: `spark-submit deploy/spark_main.py predict ... --spark`."""
 
 import logging
 import os
