@@ -51,13 +51,17 @@ PYTHONS ?= $(PYTHON)
 release-check: $(VENV)/.dev
 	$(BIN)/python tools/check_release.py --pythons $(PYTHONS)
 
-# Shards on a simulated cluster of Ray, in an environment of its own: Ray is large.
+# A simulated cluster of Ray; Spark, which needs Java 17; Dask and Daft: in an environment of their own, as they are large
+# and Spark needs pandas before 3. Daft asks for another fsspec than Ray Data, and works with this one.
+ENGINES = 'ray[data]' 'pyspark==4.3.0' 'dask==2026.8.0' 'pandas<3' pyyaml jsonschema
 test-cluster:
 	$(MAKE) VENV=.venv-cluster .venv-cluster/.cluster
-	.venv-cluster/bin/python -m pytest tests/cluster
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-cluster/bin/python -m pytest tests/cluster
 
-$(VENV)/.cluster: $(VENV)/.dev
-	$(PIP) install --quiet --constraint constraints.txt 'ray==2.60.0'
+$(VENV)/.cluster: $(BIN)/python pyproject.toml constraints.txt
+	grep -v '^pandas==' constraints.txt > $(VENV)/constraints.txt
+	$(PIP) install --quiet --constraint $(VENV)/constraints.txt --editable '.[neural]' pytest hypothesis $(ENGINES)
+	$(PIP) install --quiet --no-deps 'daft==0.7.26'
 	@touch $@
 
 # The lowest versions of everything that pyproject.toml declares, in an environment of their own: the main job, and the

@@ -7,4 +7,4 @@ shift 3
 : "${MASTER:=local[2]}" "${PYSPARK_PYTHON:=$(command -v python3)}"
 export PYSPARK_PYTHON
 exec spark-submit --master "$MASTER" --conf spark.task.maxFailures=8 --conf spark.executorEnv.TREELABEL_THREADS=1 \
-    "$(command -v treelabel)" predict "$model" "$input" -o "$output" --spark "$@"
+    "$(dirname "$0")/spark_main.py" predict "$model" "$input" -o "$output" --spark "$@"

@@ -17,7 +17,7 @@ class Labels:
     def __init__(self, model: str) -> None:
         self.scorer = tl.BatchScorer(model)
 
-    @daft.method.batch(return_dtype=daft.DataType.string())
+    @daft.method.batch(return_dtype=daft.DataType.string())  # type: ignore[untyped-decorator]
     def predict(self, texts: daft.Series) -> pa.Array:
         """Predict a batch."""
         column = self.scorer(pa.table({"text": texts.to_arrow()})).column("predicted")

@@ -1,5 +1,6 @@
 """Files of deploy/: what they run works, nothing runs as root or writes where it need not, and shapes are right."""
 
+import json
 import os
 import re
 import shlex
@@ -109,12 +110,8 @@ def test_a_job_of_kuberay_has_the_shape_that_its_operator_reads() -> None:
 
 
 def test_ray_accepts_the_description_of_a_cluster() -> None:
-    pytest.importorskip("ray")
+    ray: Any = pytest.importorskip("ray")
     jsonschema = pytest.importorskip("jsonschema")
-    import json
-
-    import ray
-
     schema = json.loads((Path(ray.__file__).parent / "autoscaler" / "ray-schema.json").read_text())
     jsonschema.validate(load("cluster.yaml"), schema)
 

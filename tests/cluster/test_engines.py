@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,8 @@ from treelabel.operations.bulk import FileJob
 
 # Ray then binds to the loopback interface alone.
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+# And its workers are as important as anything else.
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 EXAMPLES = Path(__file__).parents[2] / "examples" / "engines"
@@ -75,12 +76,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_spark_submit_makes_the_parts_of_one_machine_and_reports_what_fails(home: Path) -> None:
     require("pyspark")
     pyspark: Any = importlib.import_module("pyspark")
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    command = [str(submit), "--master", "local[2]", str(Path(sysconfig.get_path("scripts")) / "treelabel")]
-    arguments = ["predict", str(home / "model"), str(home / "in" / "*.parquet"), "-o", str(home / "spark"), "--spark"]
-    paths = os.pathsep.join(filter(None, sys.path))
-    environment = {**os.environ, "PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
-    ended = subprocess.run([*command, *arguments, "--json"], env=environment, capture_output=True, text=True)
+    programs = os.pathsep.join([str(Path(pyspark.__file__).parent / "bin"), os.environ["PATH"]])
+    files = [str(home / "model"), str(home / "in" / "*.parquet")]
+    arguments = ["predict", *files, "-o", str(home / "spark"), "--spark"]
+    environment = {**os.environ, "PATH": programs, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment["PYSPARK_PYTHON"] = sys.executable
+    script = str(EXAMPLES.parents[1] / "deploy" / "spark-submit.sh")
+    command = ["sh", script, *files, str(home / "spark"), "--json"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert json.loads(ended.stdout)["new"] == 4
     assert parts(home / "spark") == parts(home / "whole")

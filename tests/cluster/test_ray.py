@@ -32,6 +32,8 @@ from treelabel.operations.bulk import FileJob
 
 # Ray then binds to the loopback interface alone; read when it is imported, also by the processes that it starts.
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+# Workers are as important as the tests beside them; by default they give way to everything else.
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
 ray = pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 

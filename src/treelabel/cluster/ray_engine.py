@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from treelabel.cluster.shards import Engine, ShardJob, ShardResult, run_shard
+from treelabel.cluster.shards import Engine, ShardJob, ShardResult, run_shard_in_worker
 from treelabel.core.errors import TreelabelError, require_extra
 
 _log = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ def _run(ray: Any, shards: Sequence[ShardJob], threads: int) -> Iterator[ShardRe
         return
     folder = shards[0].job.model_folder
     memory = needed_memory(folder) if folder is not None else WORKER_MEMORY
-    yield from run_remotely(ray, run_shard, [(shard,) for shard in shards], threads, memory)
+    yield from run_remotely(ray, run_shard_in_worker, [(shard,) for shard in shards], threads, memory)
 
 
 def run_remotely(

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         with ray_session(address, int(threads)) as ray:
             for code, output in run_remotely(ray, run_python, [(command, os.getcwd())], int(threads), WORKER_MEMORY):
                 sys.stdout.buffer.write(output)
-                return code
+                return int(code)
     except TreelabelError as error:
         sys.stderr.write(f"{error}\n")
     return NOT_RUN

@@ -20,6 +20,7 @@ from treelabel.core.errors import TreelabelError, quote
 from treelabel.core.inputs import file_sha256, suffixes
 from treelabel.core.json_text import read_json
 from treelabel.core.locking import remove_tree
+from treelabel.core.machine_code import run_stored_code
 
 # Beside the parts, folders that begin with "_" hold markers, reasons of failures, and parts that are not whole yet.
 DONE, FAILED, ATTEMPTS = "_done", "_failed", "_attempts"
@@ -226,7 +227,7 @@ def run_shard(shard: ShardJob) -> ShardResult:
         job = shard.job.to(attempt / shard.part.name)
         written = job.run()
         sync(job.output)
-        about = {"about": shard.job.about(), "rows": written.rows, "empty": written.empty}
+        about: dict[str, Any] = {"about": shard.job.about(), "rows": written.rows, "empty": written.empty}
         about |= {"size": job.output.stat().st_size, "sha256": file_sha256(job.output)}
         job.output.replace(shard.part)
         _write_json(shard.marker, about)
@@ -239,6 +240,12 @@ def run_shard(shard: ShardJob) -> ShardResult:
         return ShardResult(shard.part.name, source, problem=reason, may_pass=may_pass)
     finally:
         remove_tree(attempt)
+
+
+def run_shard_in_worker(shard: ShardJob) -> ShardResult:
+    """Work on a shard in a process of an engine, which begins with stored machine code, as a command does."""
+    run_stored_code()
+    return run_shard(shard)
 
 
 def _report_failure(shard: ShardJob, reason: str) -> None:

@@ -1,11 +1,11 @@
-"""Shards as tasks of Spark: `spark-submit $(which treelabel) predict ... --spark`."""
+"""Shards as tasks of Spark: `spark-submit deploy/spark_main.py predict ... --spark`."""
 
 import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from treelabel.cluster.shards import ShardJob, ShardResult, run_shard
+from treelabel.cluster.shards import ShardJob, ShardResult, run_shard_in_worker
 from treelabel.core.errors import require_extra
 
 _log = logging.getLogger(__name__)
@@ -38,6 +38,6 @@ def run_on_spark(shards: Sequence[ShardJob]) -> Iterator[ShardResult]:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     context = SparkSession.builder.appName("treelabel").getOrCreate().sparkContext
     try:
-        yield from context.parallelize(list(shards), len(shards)).map(run_shard).collect()
+        yield from context.parallelize(list(shards), len(shards)).map(run_shard_in_worker).collect()
     except (Py4JError, PySparkException) as error:
         _log.warning("Spark gave up: %s", " ".join(str(error).split())[:300])
