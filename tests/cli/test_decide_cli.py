@@ -152,7 +152,7 @@ def test_tune_finds_sets_that_cover_and_says_what_they_promise(folder: Path, run
         assert judged.json["values"]["set_coverage"] >= 0.8
     assert TunedRule.load(tuned).settings["at_least"] == 0.8
     refused = run("tune", folder / "valid.jsonl", folder / "valid.npz", "-o", tuned, "--rule", "conformal@2", "--force")
-    assert refused.code == 1
+    assert refused.code == 2
     assert "coverage = 2, expected a share above 0 and below 1" in refused.err
 
 

@@ -272,7 +272,8 @@ def test_a_coverage_sets_the_default_rule_and_says_what_it_costs(covering: tuple
     result = evaluate(test, scores=model.score(test), rule=model.default_rule, metrics=["set_coverage", "set_size"])
     # 1,200 documents leave a standard error of 0.012, and these are 3,000 others.
     assert result["set_coverage"] == pytest.approx(0.8, abs=0.045)
-    assert result["set_size"] == pytest.approx(promised.leaves, rel=0.3)
+    # The final model learned from more documents than those that scored them, and its sets are smaller.
+    assert promised.leaves / 3 < result["set_size"] < promised.leaves * 1.1
 
 
 def test_a_saved_model_keeps_what_it_promises(covering: tuple[Model, Dataset], tmp_path: Any) -> None:
