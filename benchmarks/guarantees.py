@@ -15,6 +15,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,8 @@ def on_real(found: dict[str, Any]) -> list[Claim]:
     """Calibrate each family once; judge it on documents as they are, and under shifts."""
     claims = []
     for name, family in FAMILIES.items():
-        t, _ = calibrate_sets(*found["valid"], family, COVERAGE)
+        valid, valid_truth = found["valid"]
+        t, _ = calibrate_sets(valid, valid_truth, family, COVERAGE)
         for world in ("as they are", "top labels drawn evenly", "first four words"):
             scores, truth = found[world]
             costs: SetCosts = measure_sets(scores, truth, family.predict(scores, family.limits_of(scores, t)), COVERAGE)
@@ -146,7 +148,8 @@ def beside_peers(h: Hierarchy, found: dict[str, Any], python: str | None) -> lis
             truth = label_matrix(np.arange(len(parts[name]) + 1), parts[f"{name}_class"], len(flat))
             sets[name] = Scores(flat, parts[name]), truth
         t, _ = calibrate_sets(*sets["valid"], family, COVERAGE)
-        took, ours = best_of(3, lambda f=family, s=sets, t=t: f.predict(s["test"][0], f.limits_of(s["test"][0], t)))
+        test = sets["test"][0]
+        took, ours = best_of(3, partial(family.predict, test, family.limits_of(test, t)))
         costs = measure_sets(*sets["test"], ours, COVERAGE)
         told = f"{costs.covered:.3f}, {costs.leaves:.2f} labels, {seconds(took)}"
         for name, value in peers.items():
@@ -177,11 +180,10 @@ def cost() -> list[Claim]:
         stored = scores.csr().nnz
         for label, family in (("nodes=1", ConformalSets()), ("nodes=3, aps", ConformalSets(3, "aps"))):
             family.cover_limits(scores[:10], true[:10])
-            found, limits = best_of(1, lambda f=family, s=scores, y=true: f.cover_limits(s, y))
+            found, limits = best_of(1, partial(family.cover_limits, scores, true))
             t = np.full(len(scores), conformal_quantile(limits, COVERAGE))
-            took, _ = best_of(1, lambda f=family, s=scores, t=t: f.predict(s, t))
-            some_scores = scores[: len(scores) // 2]
-            half, _ = best_of(1, lambda f=family, s=some_scores, t=t: f.predict(s, t))
+            took, _ = best_of(1, partial(family.predict, scores, t))
+            half, _ = best_of(1, partial(family.predict, scores[: len(scores) // 2], t))
             told = f"calibrate {seconds(found)}, predict {seconds(took)} (half {seconds(half)})"
             claims.append(
                 Claim(f"{label}: {name}, {stored / 1e6:.0f} M", told, required="< 60 s", kept=took + found < 60)
