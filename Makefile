@@ -105,6 +105,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/unseen.py
 	$(BIN)/python benchmarks/levels.py
 	$(BIN)/python benchmarks/accepting.py
+	$(BIN)/python benchmarks/guarantees.py
 	$(BIN)/python benchmarks/neural_losses.py
 	$(BIN)/python benchmarks/embedding.py
 	$(BIN)/python benchmarks/serve.py

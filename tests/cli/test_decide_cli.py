@@ -122,6 +122,40 @@ def test_tune_finds_a_required_precision_and_tells_what_others_cost(
     assert TunedRule.load(folder / "sure.json").settings["t"] == pytest.approx([0.7, 2, 0.75])
 
 
+def test_tune_finds_sets_that_cover_and_says_what_they_promise(folder: Path, run: Run) -> None:
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(3, 0.5), 300)
+    leaves = rng.choice(3, 300)
+    true = [TREE.names[TREE.leaves[leaf]] for leaf in leaves]
+    scores = Scores.from_leaves(TREE, TREE.leaves, p / 2 + np.eye(3)[leaves] / 2, ids=[f"d{row}" for row in range(300)])
+    scores.save(folder / "valid.npz")
+    lines = [json.dumps({"id": f"d{row}", "labels": [label]}) for row, label in enumerate(true)]
+    (folder / "valid.jsonl").write_text("\n".join(lines) + "\n")
+    tuned = folder / "sets.json"
+    rules = {"conformal(coverage=0.8, nodes=2)": "cover the true label with a probability of at least 0.8"}
+    rules["risk_control(at_least=0.8)"] = "in expectation, at least 0.8 of a document's true labels are predicted"
+    for rule, promise in rules.items():
+        ended = run("tune", folder / "valid.jsonl", folder / "valid.npz", "-o", tuned, "--rule", rule, "--force")
+        assert (ended.code, ended.err) == (0, "")
+        assert promise in ended.out
+        assert "measured, on documents not used for it" in ended.out
+        judged = run(
+            "evaluate",
+            folder / "valid.jsonl",
+            folder / "valid.npz",
+            "--rule",
+            tuned,
+            "--metrics",
+            "set_coverage,hr",
+            "--json",
+        )
+        assert judged.json["values"]["set_coverage"] >= 0.8
+    assert TunedRule.load(tuned).settings["at_least"] == 0.8
+    refused = run("tune", folder / "valid.jsonl", folder / "valid.npz", "-o", tuned, "--rule", "conformal@2", "--force")
+    assert refused.code == 2
+    assert "coverage = 2, expected a share above 0 and below 1" in refused.err
+
+
 def test_a_precision_that_cannot_be_promised_is_refused(folder: Path, run: Run) -> None:
     arguments = ["-o", folder / "sure.json", "--rule", "back_off(precision=0.9)"]
     ended = run("tune", folder / "truth.jsonl", folder / "scores.npz", *arguments)

@@ -247,3 +247,66 @@ def test_a_file_a_series_and_a_misspelled_argument_are_refused_with_what_to_do()
     for series in (pd.Series(["woof"]), pl.Series(["woof"])):
         with pytest.raises(TreelabelError, match=r"found Series; its to_frame\(\) makes one"):
             model.predict_frame(series)
+
+
+# A coverage
+
+
+@pytest.fixture(scope="module")
+def covering() -> tuple[Model, Dataset]:
+    """Fit to a part of the sample with a coverage; return the model and the other documents."""
+    order = np.random.default_rng(0).permutation(len(load_sample()))
+    train, test = load_sample()[np.sort(order[:1200])], load_sample()[np.sort(order[1200:4200])]
+    return fit(train, preset="fast", coverage=0.8), test
+
+
+def test_a_coverage_sets_the_default_rule_and_says_what_it_costs(covering: tuple[Model, Dataset]) -> None:
+    model, test = covering
+    assert model.default_rule.startswith("conformal(coverage=0.8, t=0.")
+    promised = model.evidence_.guarantee
+    assert promised is not None
+    assert promised.documents == 1200
+    assert promised.reached == pytest.approx(0.8, abs=0.03)
+    described = model.evidence_.describe(model.default_rule, model.regime_)
+    assert "promised: the nodes cover the true label with a probability of at least 0.8" in described
+    result = evaluate(test, scores=model.score(test), rule=model.default_rule, metrics=["set_coverage", "set_size"])
+    # 1,200 documents leave a standard error of 0.012, and these are 3,000 others.
+    assert result["set_coverage"] == pytest.approx(0.8, abs=0.045)
+    # The final model learned from more documents than those that scored them, and its sets are smaller.
+    assert promised.leaves / 3 < result["set_size"] < promised.leaves * 1.1
+
+
+def test_a_saved_model_keeps_what_it_promises(covering: tuple[Model, Dataset], tmp_path: Any) -> None:
+    model, test = covering
+    model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    assert loaded.evidence_ == model.evidence_
+    assert loaded.default_rule == model.default_rule
+    assert loaded.predict(test.texts[:20], paths=True) == model.predict(test.texts[:20], paths=True)
+
+
+def test_several_labels_a_text_have_a_recall() -> None:
+    rng = np.random.default_rng(0)
+    words = ["cat", "dog", "soup", "tea"]
+    labels = [sorted(set(rng.choice(words, 2).tolist())) for _ in range(200)]
+    texts = [" ".join([*some, *rng.choice(words, 1).tolist()]) for some in labels]
+    model = fit(texts, labels, preset="fast", coverage=0.7)
+    assert model.default_rule.startswith("risk_control(at_least=0.7, t=0.")
+    assert model.evidence_.guarantee is not None
+    assert "in expectation, at least 0.7 of a document's true labels" in model.evidence_.guarantee.promise
+
+
+def test_a_coverage_that_cannot_be_promised_is_refused() -> None:
+    with pytest.raises(TreelabelError, match="coverage = 1, expected a share above 0 and below 1"):
+        fit(TEXTS, COLUMNS["category"], preset="fast", coverage=1)
+    with pytest.raises(TreelabelError, match="documents were held out, expected at least 30 to promise a coverage by"):
+        fit(TEXTS[:12], COLUMNS["category"][:12], preset="fast", coverage=0.9)
+
+
+def test_the_command_promises_a_coverage(tmp_path: Any, run: Run) -> None:
+    write(load_sample()[:400], tmp_path / "train.jsonl")
+    options = ("--preset", "fast", "--coverage", "0.9")
+    ended = run("fit", tmp_path / "train.jsonl", "-o", tmp_path / "model", *options)
+    assert ended.code == 0, ended.err
+    assert "promised: the nodes cover the true label with a probability of at least 0.9" in ended.out
+    assert "leaves in 1.00 nodes of depth" in ended.out

@@ -79,7 +79,7 @@ def risk_control(
 
 @dataclass(frozen=True)
 class RiskControl:
-    """What is to be controlled; the settings of `risk_control`."""
+    """The quantity to control; the settings of `risk_control`."""
 
     metric: str = "recall"
     at_least: float = USUAL_SHARE
@@ -105,7 +105,7 @@ class RiskControl:
 
     @property
     def promise(self) -> str:
-        """What is promised, in words."""
+        """The promise in words."""
         what = {
             "recall": "of a document's true labels are predicted",
             "info_recall": "of the information of a document's true labels is predicted",

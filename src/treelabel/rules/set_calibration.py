@@ -20,7 +20,7 @@ MOST_IRREGULAR = 0.05
 
 @dataclass(frozen=True)
 class SetCosts(JsonRecord):
-    """What sets with a coverage cost, on documents that they were not calibrated on.
+    """The costs of sets with a coverage, on documents that they were not calibrated on.
 
     `covered` is the share of documents that are covered, `leaves` the mean number of leaves below the nodes, `nodes`
     that of nodes, `depth` their mean depth, and `root` the share of documents that get the root.
@@ -36,7 +36,7 @@ class SetCosts(JsonRecord):
 
     @property
     def promise(self) -> str:
-        """What is promised, in words."""
+        """The promise in words."""
         return f"the nodes cover the true label with a probability of at least {self.coverage:g}"
 
     def to_json(self) -> dict[str, Any]:

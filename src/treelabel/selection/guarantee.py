@@ -23,7 +23,7 @@ FEWEST_CALIBRATED = 30
 
 @dataclass(frozen=True)
 class Guarantee(JsonRecord):
-    """What a rule promises, what it reached on held-out documents, and what its sets cost on average.
+    """The promise of a rule, what it reached on held-out documents, and what its sets cost on average.
 
     `reached` is the share of documents that are covered, or the recall, by limits found on other held-out documents.
     """
