@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 from markdown_it import MarkdownIt
 
+import treelabel
 from tests.helpers import Run
 
 ROOT = Path(__file__).parents[1]
@@ -130,3 +131,9 @@ def test_the_readme_is_short_and_reads_well_anywhere() -> None:
     assert not re.findall(r"\]\((?!https://)[^)]*\)", text), "a package index knows no relative links"
     for path in re.findall(r"treelabel/(?:blob/)?main/([^)\s]+)", text):
         assert (ROOT / path).exists(), path
+
+
+def test_the_page_of_python_has_every_public_name() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    missing = [name for name in treelabel.__all__ if not re.search(rf"\b{name}\b", text)]
+    assert not missing, f"docs/api.md lacks {missing}"

@@ -77,7 +77,7 @@ def try_wheel(python: str, wheel: Path, lowest: Path | None = None) -> str:
         limits = ["--constraint", str(lowest)] if lowest is not None else []
         # pip of the machine, as environments have none.
         base = str(getattr(sys, "_base_executable", sys.executable))
-        pip = [base, "-m", "pip", "--disable-pip-version-check", "--python", inner]
+        pip: list[str | Path] = [base, "-m", "pip", "--disable-pip-version-check", "--python", inner]
         run(*pip, "install", "--quiet", *limits, f"{wheel}[{EXTRAS}]")
         # A folder of its own, so that nothing is imported but what is installed.
         clean = {"PYTHONPATH": "", "TREELABEL_CACHE": str(folder / "cache")}

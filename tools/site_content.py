@@ -7,6 +7,7 @@
 
 import json
 import sys
+import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -95,8 +96,9 @@ def study_tables(path: Path) -> str:
     text, _ = summarize(Results.load(path), "markdown", None, True, True, False, header=True)
     body = text.partition("\n")[2] if text.startswith("## ") else text
     run = f"{days[0]} to {days[-1]}" if days[0] != days[-1] else days[0]
+    about = " ".join(tomllib.loads(results["spec"])["about"].split())
     return (
-        f"*Run {run} on {machine['system']}, {machine['processor']}, {machine['cores']} cores, Python "
+        f"{about}\n\n*Run {run} on {machine['system']}, {machine['processor']}, {machine['cores']} cores, Python "
         f"{versions['python']}, by:*\n\n```text\n{results['command']}\ntreelabel tables {stored}\n```\n\n"
         f":::{{div}} wide-table\n{body.strip()}\n:::\n"
     )
