@@ -31,6 +31,7 @@ from treelabel.metrics.metric import Metric
 from treelabel.metrics.probabilities import coverage_bins, coverage_curve
 from treelabel.metrics.ranking import frequency_bins
 from treelabel.metrics.registry import find_metric
+from treelabel.metrics.sets import climbing_curve, climbing_points
 from treelabel.metrics.shared_formulas import by_label, f_beta, precision, recall
 
 
@@ -291,12 +292,14 @@ class Result:
         """Return what can be plotted, of the metrics asked for: arrays by name.
 
         `selective_accuracy` adds "coverage" (accuracy of the documents above each threshold), `best_hf1` and
-        `best_info_hf1` add "hierarchical" and "information" (mean precision and recall at each threshold).
+        `best_info_hf1` add "hierarchical" and "information" (mean precision and recall at each threshold), `haurc` adds
+        "climbing" (risk over information kept, climbing from the best leaf at each threshold).
         """
         known = {
             coverage_bins: ("coverage", coverage_curve),
             hierarchical_points: ("hierarchical", operating_curve),
             information_points: ("information", operating_curve),
+            climbing_points: ("climbing", climbing_curve),
         }
         result = {}
         for metric in self.metrics:

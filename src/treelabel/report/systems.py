@@ -10,13 +10,14 @@ import numpy as np
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray
 from treelabel.data.dataset import Dataset
-from treelabel.evaluation.alignment import common_hierarchy, in_order, judged_as
+from treelabel.evaluation.alignment import common_hierarchy, in_order, judged_as, label_sets
 from treelabel.evaluation.comparison import GIVEN
 from treelabel.evaluation.evaluator import evaluate
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.statistics import Interval
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix
+from treelabel.hierarchy.labelled_texts import usual_regime
 from treelabel.metrics.label_counts import label_counts
 from treelabel.metrics.shared_formulas import by_label, label_f1
 from treelabel.rules.decisions import TunedRule
@@ -132,6 +133,8 @@ def judge_systems(
         judged = judged_as(in_order(truth, given, name))
         scores = judged.get("scores")
         metrics = [*DECISION_METRICS, *(() if scores is None else SCORE_METRICS)]
+        if scores is not None and h.is_tree and usual_regime(h, label_sets(truth, h, "truth")) != "multi_path":
+            metrics.append("haurc")
         result = evaluate(truth, **judged, hierarchy=h, rule=rule, metrics=metrics, train_frequencies=train)
         results.append(ReportSystem(str(name), result, scores, resamples, seed))
     return results
