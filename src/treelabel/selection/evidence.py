@@ -135,7 +135,7 @@ class TuningTrial(JsonRecord):
 
 @dataclass(frozen=True)
 class FlatTrial(JsonRecord):
-    """What a flat model of the same features reaches by the same rule, and what the hierarchy adds to it.
+    """The result of a flat model of the same features by the same rule, and the gain of the hierarchy over it.
 
     `exact` is the share of sets that are right, `f1` the mean F1 of closed sets; gains are those of the hierarchy, with
     their standard errors. Calibration errors are those of the best leaf: of the flat model, and with the hierarchy.
