@@ -15,7 +15,7 @@ SIZE = (4.6, 4.2)
 
 
 def climbing_figures(content: "Content") -> list[Drawing]:
-    """Return the curve of the systems that have scores over a tree and one path a document; none without any."""
+    """Return the curve of the systems that have scores over a tree, where documents have single paths."""
     shown = {index: system for index, system in enumerate(content.systems) if "climbing" in system.result.curves}
     if not shown:
         return []
