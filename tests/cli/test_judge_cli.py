@@ -298,7 +298,7 @@ def test_metrics_lists_every_metric(run: Run, monkeypatch: pytest.MonkeyPatch) -
     assert head.split()[0] == "metric"
     assert [line.split()[0] for line in lines] == list(METRICS)
     papers = ended.out.split("\n\n")[1].splitlines()
-    assert {line.partition("] ")[2] for line in papers} == {row.paper for row in METRICS.values()}
+    assert {line.partition("] ")[2].strip() for line in papers} == {row.paper for row in METRICS.values()}
     line = next(line for line in ended.out.splitlines() if line.startswith("jiang_conrath"))
     assert line.split()[1] == "lower"
     assert METRICS["jiang_conrath"].help in line

@@ -340,7 +340,7 @@ def metrics(
         print_entry(f"{row.name:<{width}}{better}", text, width + 8)
     typer.echo("")
     for number, paper in enumerate(papers, 1):
-        print_entry(f"[{number}]", paper, 4)
+        print_entry(f"[{number}]", paper, 5)
     typer.echo("")
     print_entry("", "treelabel metrics NAME describes the conventions of one, and how to change them.", 0)
 
