@@ -5,11 +5,11 @@
     python benchmarks/cluster.py --features words                  # a model that does next to nothing for a row
 
 Rows are made of two texts of the embedded sample, drawn at random, and a number, so that no two are the same, in
-Parquet files; the model is the default one, linear over words, pairs of words and characters. A node has two logical CPUs, so that 1, 2 and 4 nodes are 2, 4 and
-8 processes that predict, each with one thread. Both sides start their processes, load the model in each, and write the
-same parts; the cluster itself is there already. They run in turns, so that a busy machine slows both down alike, and
-the best of `--repeats` counts. The nodes share one machine: the ratio says what Ray costs, and nothing of how more
-machines would be faster.
+Parquet files; the model is the default one, linear over words, pairs of words and characters. A node has two logical
+CPUs, so that 1, 2 and 4 nodes are 2, 4 and 8 processes that predict, each with one thread. Both sides start their
+processes, load the model in each, and write the same parts; the cluster itself is there already. They run in turns, so
+that a busy machine slows both down alike, and the best of `--repeats` counts. The nodes share one machine: the ratio
+says what Ray costs, and nothing of how more machines would be faster.
 
 Claim: with the most rows, on one node, Ray takes at most 15% longer than the processes. Memory is the peak of one
 worker; bytes are what workers read and write themselves, as nothing but the names of files passes through Ray.

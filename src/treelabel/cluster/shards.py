@@ -29,7 +29,7 @@ LOST = "the engine gave it up: its workers died each time"
 
 
 class DoneWork(Protocol):
-    """What a job reports: how many documents there were, and how many of these are empty."""
+    """The report of a job: how many documents there were, and how many of these are empty."""
 
     @property
     def rows(self) -> int:
@@ -41,7 +41,7 @@ class DoneWork(Protocol):
 
 
 class PartJob(Protocol):
-    """What makes a part of a file; a copy for another process is small."""
+    """A job that makes a part of a file; a copy for another process is small."""
 
     @property
     def texts(self) -> Path:

@@ -1,4 +1,4 @@
-"""What was found of some documents, as a file: shards of a test set are judged apart, and merged to one result."""
+"""Files of what was found of some documents: shards of a test set are judged apart, and merged to one result."""
 
 import json
 from pathlib import Path
