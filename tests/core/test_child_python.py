@@ -92,5 +92,7 @@ def test_only_one_function_starts_a_python() -> None:
     assert found == {
         "core/child_python.py: def child_python(*arguments: str, executable: str = sys.executable) -> list[str]:",
         "experiment/command_systems.py: return Path(sys.executable)",
+        # Spark starts its workers itself.
+        'cluster/spark_engine.py: os.environ.setdefault("PYSPARK_PYTHON", sys.executable)',
     }
     assert child_python("-V")[0] == sys.executable

@@ -71,18 +71,32 @@ TRUTH = [[TREE.names[leaf]] for leaf in np.random.default_rng(3).choice(TREE.lea
 COUNTS = np.random.default_rng(4).integers(1, 50, len(TREE))
 
 
+# Rules that are not complete without one.
+NEED_SETTINGS = {"back_off", "conformal", "optimal:cost", "risk_control"}
+
+
 def chosen(scores: Scores, rule: str, **settings: Any) -> list[list[str]]:
     return decide(scores, rule, COUNTS, 100, **settings).names()
 
 
-@pytest.mark.parametrize("rule", [name for name in RULES if name not in ("back_off", "optimal:cost")])
+@pytest.mark.parametrize("rule", [name for name in RULES if name not in NEED_SETTINGS])
 def test_rules_choose_the_same_in_both_precisions(rule: str) -> None:
     found = [chosen(scores, rule) for scores in FORMS.values()]
     assert found[0]
     assert all(other == found[0] for other in found)
 
 
-@pytest.mark.parametrize("rule", ["back_off@0.5", "top_down@0.25", "threshold@0.25", "optimal:cost(similarity=lin)"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "back_off@0.5",
+        "conformal(t=0.5)",
+        "risk_control(t=0.25)",
+        "top_down@0.25",
+        "threshold@0.25",
+        "optimal:cost(similarity=lin)",
+    ],
+)
 def test_numbers_of_rules_are_compared_in_the_precision_of_the_scores(rule: str) -> None:
     found = [chosen(scores, rule, unknown=0.125) for scores in FORMS.values()]
     assert all(other == found[0] for other in found)

@@ -26,7 +26,12 @@ def predict(client: TestClient, **body: object) -> list[list[str]]:
 
 
 # Rules that need a setting.
-SETTINGS = {"back_off": "back_off@0.8", "optimal:cost": "optimal:cost(similarity=lin)"}
+SETTINGS = {
+    "back_off": "back_off@0.8",
+    "conformal": "conformal(t=0.6)",
+    "optimal:cost": "optimal:cost(similarity=lin)",
+    "risk_control": "risk_control(t=0.7)",
+}
 
 
 def test_every_rule_answers_as_the_library_does(client: TestClient, topics: Path) -> None:

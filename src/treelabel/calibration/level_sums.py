@@ -66,7 +66,7 @@ def fit_level_shifts(
 def shift_odds(p: DoubleArray, shifts: DoubleArray) -> DoubleArray:
     """Add to the log odds of probabilities.
 
-    >>> shift_odds(np.array([0.0, 0.5, 1.0]), np.log([2.0, 3.0, 4.0])).tolist()
+    >>> shift_odds(np.array([0.0, 0.5, 1.0]), np.log([2.0, 3.0, 4.0])).round(6).tolist()
     [0.0, 0.75, 1.0]
     """
     odds = np.exp(shifts)

@@ -119,7 +119,8 @@ def climbing_points(batch: Batch) -> Parts:
 def climbing_curve(sums: Sums) -> dict[str, DoubleArray]:
     """Return thresholds, mean information kept and the share of wrong nodes, from 0 up; for plots.
 
-    >>> curve = climbing_curve((np.append(np.zeros(STEPS), 1), np.zeros(STEPS + 1), np.ones(1)))
+    >>> kept = np.append(np.zeros(len(THRESHOLDS)), 1)
+    >>> curve = climbing_curve((kept, np.zeros(len(kept)), np.ones(1)))
     >>> curve["threshold"][:2].tolist(), curve["coverage"][:2].tolist()
     ([0.0, 0.01], [1.0, 0.0])
     """
