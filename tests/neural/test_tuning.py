@@ -343,7 +343,12 @@ def test_an_interrupted_tuning_leaves_the_stack_that_there_was(
 
     monkeypatch.setattr(tuning._Training, name, interrupted)
     texts = documents(20, 7)[0]
-    model = make_stack(folder).fit(data(48, 0))
+    # A shell that starts tests in the background has them ignore Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        model = make_stack(folder).fit(data(48, 0))
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert model.stopped_ == "interrupt"
     assert model.tuned_ is None
     assert model.tuned_pool_ is None
