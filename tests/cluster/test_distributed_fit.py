@@ -13,7 +13,7 @@ from treelabel import load_sample, make_model
 from treelabel.cluster import job_files
 from treelabel.cluster.distributed_fit import balanced_groups, learn_tasks
 from treelabel.cluster.job_files import JobFiles, load_job
-from treelabel.core.compute import executed_by
+from treelabel.core.learning_tasks import executed_by
 from treelabel.core.stopping import StopSignal
 from treelabel.models.base import Model
 from treelabel.models.extreme import rankers

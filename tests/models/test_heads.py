@@ -22,8 +22,9 @@ from treelabel.core.stopping import StopSignal
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, fit_case, it_learns
 from treelabel.models.linear import model as linear
 from treelabel.models.linear.conditional import sigmoid_groups, softmax_groups, train_groups
-from treelabel.models.linear.descent import TrainingRows, WeightCollector, train_hinge
+from treelabel.models.linear.descent import TrainingRows, train_hinge
 from treelabel.models.linear.heads import HEADS, fit_head
+from treelabel.models.linear.pruned_weights import WeightCollector
 from treelabel.models.linear.vector_blocks import BLOCK, add_multiples, add_products
 from treelabel.models.linear.vector_instructions import LANES
 from treelabel.models.model_inputs import training_of
@@ -50,7 +51,7 @@ def outputs_of(train: Any, **settings: bool) -> OutputSpace:
 
 def learned(rows: TrainingRows, outputs: int, train: Any) -> WeightCollector:
     """Run a trainer and gather all it learns."""
-    collector = WeightCollector(len(rows.held), rows.features.shape[1], outputs, 0.0)
+    collector = WeightCollector(len(rows.held), rows.features.shape[1], outputs)
     train(collector.take)
     return collector
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from treelabel.cluster.job_files import JobFiles, StoredJob, load_job
 from treelabel.cluster.ray_engine import WORKER_MEMORY, alive_nodes, ray_session, run_remotely
-from treelabel.core.compute import Executor, LearningJob, executed_by
 from treelabel.core.errors import TreelabelError
+from treelabel.core.learning_tasks import Executor, LearningJob, executed_by
 
 # Groups of tasks for each CPU: more of them are better balanced, fewer cost less.
 GROUPS_PER_CPU = 4
@@ -66,7 +66,7 @@ def ray_executor(address: str, folder: Path) -> Iterator[Executor]:
     Yields
     ------
     Executor
-        For `treelabel.core.compute.executed_by`.
+        For `treelabel.core.learning_tasks.executed_by`.
     """
     with ray_session(address) as ray:
         files = JobFiles(folder)

@@ -39,7 +39,9 @@ class JobFiles:
 
     def __init__(self, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # What is unpickled here nobody else may write.
+        folder.mkdir(mode=0o700)
         self.folder, self._count = folder, 0
         # Files by the address and size of what is in them; the buffer keeps its memory from being used for another.
         self._known: dict[tuple[int, int], tuple[Any, Path]] = {}

@@ -97,10 +97,10 @@ def torchrun_on_ray(address: str, arguments: Sequence[str]) -> str:
             ) from None
         finally:
             remove_placement_group(group)
-    return _printed(ended)
+    return _first_output(ended)
 
 
-def _printed(ended: list[tuple[int, str, str]]) -> str:
+def _first_output(ended: list[tuple[int, str, str]]) -> str:
     """Return what the first node printed; a failure of any node is an error."""
     for rank, (code, _, errors) in enumerate(ended):
         if code:

@@ -7,13 +7,12 @@ as a web service would.
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache, cached_property, update_wrapper
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -187,7 +186,7 @@ def over_rows(work: Callable[[int, int], Part], rows: int, least: int = 2048, mo
     threads = max(1, min(thread_count(), rows // least))
     parts = threads if most is None else threads * max(1, -(-rows // (most * threads)))
     edges = [rows * part // parts for part in range(parts + 1)]
-    if threads == 1 or _is_worker():
+    if threads == 1 or in_worker_thread():
         return [work(start, stop) for start, stop in pairwise(edges)]
     return list(_pool(thread_count()).map(work, edges[:-1], edges[1:]))
 
@@ -280,7 +279,7 @@ def in_threads(
     >>> in_threads(lambda number: number**2, range(4))
     [0, 1, 4, 9]
     """
-    if _is_worker():
+    if in_worker_thread():
         return [work(task) for task in tasks]
     pool = _pool(thread_count() if threads is None else threads)
     waiting = [pool.submit(work, task) for task in tasks]
@@ -302,74 +301,6 @@ def in_threads(
             task.cancel()
         wait(waiting)
         raise
-
-
-class LearningJob(Protocol):
-    """Data, and what is learned from them task by task; a copy can be sent to another process."""
-
-    def learn(self, task: Any) -> Any:
-        """Do a task."""
-
-
-# Does tasks elsewhere: gets the job, the tasks, what each of them costs, what takes each task with its result, in any
-# order, and what is told how many are done.
-Executor = Callable[
-    [LearningJob, Sequence[Any], Sequence[float], Callable[[Any, Any], object], Callable[[int], object]], None
-]
-_executor: ContextVar[Executor | None] = ContextVar("executor", default=None)
-
-
-@contextmanager
-def executed_by(executor: Executor) -> Iterator[None]:
-    """Within this block, `run_tasks` has its tasks done by an executor, such as a cluster."""
-    token = _executor.set(executor)
-    try:
-        yield
-    finally:
-        _executor.reset(token)
-
-
-def has_executor() -> bool:
-    """Return whether `run_tasks` has its tasks done elsewhere."""
-    return _executor.get() is not None
-
-
-def run_tasks(
-    job: LearningJob,
-    tasks: Sequence[Any],
-    take: Callable[[Any, Any], object],
-    done: Callable[[int], None] | None = None,
-    interrupt: Callable[[], None] | None = None,
-    costs: Sequence[float] | None = None,
-) -> None:
-    """Do all tasks of a job: in threads, or by the executor of `executed_by`; the results are the same.
-
-    Parameters
-    ----------
-    job
-        Does a task.
-    tasks
-        The tasks, taken in order.
-    take
-        Called with each task and its result as soon as it is there, in any thread and in any order.
-    done, interrupt
-        As for `in_threads`.
-    costs
-        How long each task takes, in any unit; by default all take as long.
-
-    >>> class Squares:
-    ...     def learn(self, task):
-    ...         return task**2
-    >>> results = {}
-    >>> run_tasks(Squares(), [2, 3], results.__setitem__)
-    >>> results[3]
-    9
-    """
-    executor = _executor.get()
-    if executor is None or _is_worker():
-        in_threads(lambda task: take(task, job.learn(task)), tasks, done, interrupt)
-        return
-    executor(job, tasks, [1.0] * len(tasks) if costs is None else costs, take, lambda count: done and done(count))
 
 
 def background(items: Iterable[Part]) -> Iterator[Part]:
@@ -411,7 +342,8 @@ def _mark_worker() -> None:
     _here.is_worker = True
 
 
-def _is_worker() -> bool:
+def in_worker_thread() -> bool:
+    """Return whether this is a thread of the pool, in which loops run one after the other."""
     return getattr(_here, "is_worker", False)
 
 

@@ -99,7 +99,7 @@ def _evaluator(evaluator: Evaluator, about: dict[str, Any], arrays: Arrays) -> E
     evaluator.skipped = about["skipped"]
     totals: dict[Any, list[Any]] = {}
     for row in reversed(evaluator.rows):
-        highs, lows, parts = (_numbered(f"{kind}/{row.name}", arrays) for kind in ("sums", "lost", "parts"))
+        highs, lows, parts = (_numbered_arrays(f"{kind}/{row.name}", arrays) for kind in ("sums", "lost", "parts"))
         if highs:
             totals[row.key] = list(zip(highs, lows, strict=True))
         if parts:
@@ -119,7 +119,7 @@ def _part_arrays(name: str, part: Any) -> Arrays:
     return {f"{name}/{each}": np.asarray(getattr(part, each)) for each in _CSR}
 
 
-def _numbered(prefix: str, arrays: Arrays) -> list[Any]:
+def _numbered_arrays(prefix: str, arrays: Arrays) -> list[Any]:
     """Return the arrays behind a name that are numbered from 0 on."""
     parts = list[Any]()
     while True:

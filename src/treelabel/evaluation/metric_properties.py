@@ -160,7 +160,7 @@ def _value_function(metric: str | MetricFunction, higher_is_better: bool) -> tup
         return (
             getattr(metric, "__name__", "metric"),
             lambda outputs, predicted: (
-                sign * float(metric(_sorted(outputs.truth), _sorted(predicted), outputs.hierarchy))
+                sign * float(metric(_sorted_sets(outputs.truth), _sorted_sets(predicted), outputs.hierarchy))
             ),
         )
     row = find_metric(metric)
@@ -169,7 +169,7 @@ def _value_function(metric: str | MetricFunction, higher_is_better: bool) -> tup
 
     def value(outputs: Outputs, predicted: Sets) -> float:
         h = outputs.hierarchy
-        truth, decisions = (encode(h, _sorted(sets)) for sets in (outputs.truth, predicted))
+        truth, decisions = (encode(h, _sorted_sets(sets)) for sets in (outputs.truth, predicted))
         result = row.compute(Batch(make_context(h, None, None, truth), truth, decisions))
         number = result["mean"] if isinstance(result, dict) else result
         return number if row.higher_is_better else -number
@@ -177,7 +177,7 @@ def _value_function(metric: str | MetricFunction, higher_is_better: bool) -> tup
     return row.name, value
 
 
-def _sorted(sets: Sets) -> list[list[str]]:
+def _sorted_sets(sets: Sets) -> list[list[str]]:
     return [sorted(labels) for labels in sets]
 
 
@@ -200,7 +200,7 @@ def _search(
                     raise
                 return None, None
             if not better > worse + ROUNDING * max(1.0, abs(worse)):
-                truth, one, two = (_sorted(each) for each in (outputs.truth, outputs.better, outputs.worse))
+                truth, one, two = (_sorted_sets(each) for each in (outputs.truth, outputs.better, outputs.worse))
                 paths = outputs.hierarchy.paths(outputs.hierarchy.leaves)
                 examples.append(CounterExample(paths, truth, one, two, better, worse))
         if examples:

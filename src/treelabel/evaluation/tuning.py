@@ -77,15 +77,15 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1", train_frequencies: 
             t, value = best_threshold(aligned, true)
             name, settings, measured = "threshold", {"t": t}, {"micro_f1": value}
         case _:
-            name, settings, measured = _promised(truth, aligned, true, rule, train_frequencies)
+            name, settings, measured = _tune_promise(truth, aligned, true, rule, train_frequencies)
     return TunedRule(name, settings, aligned.hierarchy.fingerprint, {**measured, "documents": len(aligned)})
 
 
-def _promised(
+def _tune_promise(
     labels: Any, scores: Scores, truth: LabelMatrix, rule: str, training: Any
 ) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Tune a rule that promises something; what is measured comes from limits of other documents."""
-    tuners = {"back_off": _precise, "conformal": _covering, "risk_control": _controlled}
+    tuners = {"back_off": _tune_back_off, "conformal": _tune_conformal, "risk_control": _tune_risk_control}
     name = rule.partition("(")[0].partition("@")[0].strip()
     asked = find_rule(rule) if name in tuners else None
     if asked is None:
@@ -96,7 +96,7 @@ def _promised(
     return (name, *tuners[name](labels, scores, truth, dict(asked.settings), training))
 
 
-def _precise(
+def _tune_back_off(
     labels: Any, scores: Scores, truth: LabelMatrix, asked: dict[str, Any], _: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Tune back_off."""
@@ -107,7 +107,7 @@ def _precise(
     return {"t": t.tolist(), **asked}, measured | {"confidence": confidence}
 
 
-def _covering(
+def _tune_conformal(
     labels: Any, scores: Scores, truth: LabelMatrix, asked: dict[str, Any], _: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Tune conformal on the documents that have a label."""
@@ -120,7 +120,7 @@ def _covering(
     return {"t": t, **asked}, costs.to_json()
 
 
-def _controlled(
+def _tune_risk_control(
     labels: Any, scores: Scores, truth: LabelMatrix, asked: dict[str, Any], training: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Tune risk_control."""

@@ -179,7 +179,7 @@ class RiskControl:
         """Test a fixed grid of thresholds, from the safest on; None if none passes."""
         if self.is_recall:
             values, shares = _shares(scores, truth, weights)
-            reached = np.bincount(_passed(values), weights=shares, minlength=len(GRID) + 1)[::-1].cumsum()[::-1]
+            reached = np.bincount(_count_passed(values), weights=shares, minlength=len(GRID) + 1)[::-1].cumsum()[::-1]
             without = len(scores) - float(shares.sum())
             # GRID falls: the number of thresholds that a score reaches counts from its end.
             sums, tries = reached[1:] + without, np.full(len(GRID), len(scores))
@@ -208,7 +208,7 @@ def _threshold_in_expectation(values: ScoreArray, shares: DoubleArray, documents
     return float(ordered[allowed[-1]]) if len(allowed) else None
 
 
-def _passed(values: ScoreArray) -> LongArray:
+def _count_passed(values: ScoreArray) -> LongArray:
     """Count the thresholds of GRID, from the smallest on, that each score reaches in its own precision."""
     counts: LongArray = np.searchsorted(GRID[::-1].astype(values.dtype), values, side="right")
     return counts
@@ -220,7 +220,7 @@ def _precision_sums(scores: Scores, truth: LabelMatrix, is_exact: bool) -> tuple
     A document costs its scores and the thresholds.
     """
     csr = scores.csr()
-    passed, right = _passed(csr.data), matches(truth, csr).astype(np.float64)
+    passed, right = _count_passed(csr.data), matches(truth, csr).astype(np.float64)
     columns = len(GRID) + 1
     sums, tries = np.zeros(len(GRID)), np.zeros(len(GRID), np.int64)
     for low in range(0, len(scores), STEP):

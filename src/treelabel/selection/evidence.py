@@ -260,7 +260,7 @@ class Evidence(JsonRecord):
             parts.append(
                 f"held out ({self.documents:,} documents, judged before they were learned{without}): "
                 f"{name} {_with_half(result.exact, exact)}, hF1 {_with_half(result.f1, f1)}"
-                f"{self._asked(result)}, by {describe_rule(rule)}{self._chosen_for()}"
+                f"{self._describe_goal(result)}, by {describe_rule(rule)}{self._describe_choice()}"
             )
             usual = self.compare_with_most_frequent(rule)
             parts += [usual] if usual else []
@@ -269,13 +269,13 @@ class Evidence(JsonRecord):
         parts += [str(each) for each in (self.tuning, self.guarantee) if each is not None]
         return "; ".join(parts)
 
-    def _asked(self, result: RuleTrial) -> str:
+    def _describe_goal(self, result: RuleTrial) -> str:
         """Say what a rule reached in the metric that was asked for."""
         if result.value is None or result.value_error is None or self.metric == "hf1":
             return ""
         return f", {self.metric} {result.value:.3f} ± {STANDARD_ERRORS * result.value_error:.3f}"
 
-    def _chosen_for(self) -> str:
+    def _describe_choice(self) -> str:
         """Say which metric the rule was chosen for."""
         if not self.metric:
             return ""

@@ -22,7 +22,7 @@ from treelabel.hierarchy.label_matrices import keep_entries
 from treelabel.rules.decisions import decide
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import SettingTrial
-from treelabel.selection.goal import Goal, Judgement
+from treelabel.selection.goal import Goal, GoalValue
 from treelabel.selection.training import Training, hold_out, log_losses
 from treelabel.text.ngrams import NgramShape
 
@@ -121,7 +121,7 @@ def choose_features(
     held = hold_out(len(sample), int(HELD_OUT * len(sample)), seed, sample.groups)
     if not len(held) or not sample[held].labels.nnz:
         return FeatureChoice(shapes[0], heads[0])
-    tried: dict[tuple[NgramShape, str], tuple[DoubleArray, Judgement | None]] = {}
+    tried: dict[tuple[NgramShape, str], tuple[DoubleArray, GoalValue | None]] = {}
     goal = None if metric is None else Goal.of(metric, sample.hierarchy, sample.labels)
     features = features_of(sample.texts, shapes)
 
@@ -151,14 +151,14 @@ def choose_features(
     return FeatureChoice(*best, tuple(_trial(*which, *values, which == best) for which, values in tried.items()))
 
 
-def _losses(goal: Goal | None, log_losses: DoubleArray, judged: Judgement | None) -> DoubleArray:
+def _losses(goal: Goal | None, log_losses: DoubleArray, judged: GoalValue | None) -> DoubleArray:
     """Return what settings are compared by: log losses, or what the metric lacks of 1, the best value of most."""
     if goal is None or judged is None:
         return log_losses
     return 1 - judged.shares if goal.sign > 0 else judged.shares
 
 
-def judge_probabilities(goal: Goal, p: Any, held: Training) -> Judgement:
+def judge_probabilities(goal: Goal, p: Any, held: Training) -> GoalValue:
     """Judge the probabilities of some documents by a metric; one of decisions by the best of a few simple rules."""
     scores, true = Scores(held.hierarchy, p), held.closed_labels
     group = np.arange(len(held)) if held.groups is None else np.unique(held.groups, return_inverse=True)[1]
@@ -243,7 +243,7 @@ def is_worth_it(before: DoubleArray, after: DoubleArray) -> bool:
     return bool(gain.mean() > max(gain.std(ddof=1) / np.sqrt(len(gain)), LEAST_GAIN * abs(before.mean())))
 
 
-def _trial(shape: NgramShape, head: str, losses: DoubleArray, judged: Judgement | None, chosen: bool) -> SettingTrial:
+def _trial(shape: NgramShape, head: str, losses: DoubleArray, judged: GoalValue | None, chosen: bool) -> SettingTrial:
     error = losses.std(ddof=1) / np.sqrt(len(losses)) if len(losses) > 1 else np.inf
     ranges = {"ngram_range": shape.ngram_range, "char_ngram_range": shape.char_ngram_range}
     settings = [f"{name}={value}" for name, value in ranges.items() if value is not None]

@@ -32,7 +32,7 @@ BLOCKS = 50
 
 
 @dataclass(frozen=True, eq=False)
-class Judgement:
+class GoalValue:
     """The value of a metric, and what each document contributes: numbers with that mean.
 
     `unit` numbers the documents that count together in standard errors.
@@ -99,7 +99,7 @@ class Goal:
 
     def judge(
         self, truth: LabelMatrix, decisions: LabelMatrix | None, scores: Scores | None, group: LongArray
-    ) -> Judgement:
+    ) -> GoalValue:
         """Compute the metric of some documents, and how it varies with them.
 
         A metric that is no mean over documents has jackknife pseudo-values of 50 parts of the documents in place of
@@ -114,7 +114,7 @@ class Goal:
 
         Returns
         -------
-        Judgement
+        GoalValue
 
         >>> from treelabel.metrics.example import example
         >>> truth, decisions = example().closed_truth, example().closed_decisions
@@ -128,12 +128,12 @@ class Goal:
             values = metric.documents(batch, *metric.arguments)
             known = ~np.isnan(values)
             mean = float(values[known].mean()) if known.any() else float("nan")
-            return Judgement(mean, np.where(known, values, mean), group)
+            return GoalValue(mean, np.where(known, values, mean), group)
         block = np.random.default_rng(0).permutation(int(group.max()) + 1)[group] % BLOCKS
         block = np.unique(block, return_inverse=True)[1].astype(np.int64)
         value, pseudo = _pseudo_values(metric, batch, block)
         shares = pseudo[block]
-        return Judgement(value, shares - shares.mean() + value, block)
+        return GoalValue(value, shares - shares.mean() + value, block)
 
     def best_threshold(self, scores: Scores, truth: LabelMatrix) -> float:
         """Find the threshold of THRESHOLDS that is best for the metric on some documents, whose labels are closed."""

@@ -21,7 +21,7 @@ from treelabel.rules.path_counts import fit_counts
 from treelabel.rules.registry import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import FEWEST_HELD_OUT, Evidence, FlatTrial, HeldOut, RuleTrial, SettingTrial
-from treelabel.selection.goal import CANDIDATES, FITTED_COUNTS, FITTED_THRESHOLD, Goal, Judgement, number_of
+from treelabel.selection.goal import CANDIDATES, FITTED_COUNTS, FITTED_THRESHOLD, Goal, GoalValue, number_of
 from treelabel.selection.guarantee import promise_coverage, too_few_held_out
 
 # Weights are fitted to at most this many documents of each half, to judge them by the other.
@@ -239,17 +239,17 @@ def choose_rule(
 
 def _try_rule(
     name: str, decisions: LabelMatrix, scores: Scores, true: LabelMatrix, group: LongArray, goal: Goal | None
-) -> tuple[RuleTrial, Judgement]:
+) -> tuple[RuleTrial, GoalValue]:
     """Judge what a rule decided by F1, by exact sets, and by the goal; and by what rules are compared."""
     f1, exact = _judge(scores.hierarchy, decisions, true)
     mean = float(f1.mean())
     trial = RuleTrial(name, mean, standard_error(f1, group), float(exact.mean()))
     if goal is None:
-        return trial, Judgement(mean, f1, group)
+        return trial, GoalValue(mean, f1, group)
     judged = goal.judge(true, decisions, scores, group)
     value, error = judged.value, standard_error(judged.shares, judged.unit)
     trial = replace(trial, value=value, value_error=error)
-    return trial, judged if goal.is_of_decisions else Judgement(mean, f1, group)
+    return trial, judged if goal.is_of_decisions else GoalValue(mean, f1, group)
 
 
 def judge_most_frequent(hierarchy: Hierarchy, labels: LabelMatrix, truth: LabelMatrix) -> RuleTrial:

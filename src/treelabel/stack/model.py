@@ -302,10 +302,10 @@ class Stack(Model):
         evidence = [self._scores_of(each, texts) for each in self.estimators_]
         step = max(1, BLOCK_SCORES // (TOP_SCORES if self._is_extreme else len(self.hierarchy_)))
         starts = range(0, max(1, len(texts)), step)
-        pooled = [self._pooled([values[low : low + step] for values in evidence]) for low in starts]
+        pooled = [self._pool_evidence([values[low : low + step] for values in evidence]) for low in starts]
         return Scores.concat(self.hierarchy_, pooled)
 
-    def _pooled(self, evidence: list[Any]) -> Any:
+    def _pool_evidence(self, evidence: list[Any]) -> Any:
         """Pool what the estimators say; those over a tuned encoder are the last ones, and have a pool of their own."""
         if self.tuned_pool_ is None:
             return self.pool_.probabilities(evidence)

@@ -9,12 +9,14 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.array_schema import Array, Arrays, Schema, indices
-from treelabel.core.compute import has_executor, in_threads, run_tasks
+from treelabel.core.compute import in_threads
 from treelabel.core.errors import TreelabelError
+from treelabel.core.learning_tasks import has_executor, run_tasks
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import BoolArray, FloatArray, IntArray, LongArray
 from treelabel.models.extreme.compact_rows import compact_rows
-from treelabel.models.linear.descent import large_weights, learn_block
+from treelabel.models.linear.descent import learn_block
+from treelabel.models.linear.pruned_weights import large_weights
 from treelabel.models.linear.vector_blocks import BLOCK
 
 # A cluster with more than 1 / this of the work is large.
@@ -162,9 +164,7 @@ def train_rankers(
     if has_executor():
         tasks = [task for cluster in large for task in _pieces(cluster, children)] + tasks
     pieces: dict[tuple[int, int, int], Rankers] = {}
-    work = [
-        float(costs[cluster] * (last - first) / max(1, np.diff(children)[cluster])) for cluster, first, last in tasks
-    ]
+    work = [float(costs[cluster] * (last - first) / max(1, sizes[cluster])) for cluster, first, last in tasks]
     run_tasks(job, tasks, pieces.__setitem__, interrupt=stop.interrupt, costs=work)
     for cluster, same in groupby(tasks, key=lambda task: task[0]):
         learned[cluster] = _join_pieces([pieces.pop(task) for task in same])

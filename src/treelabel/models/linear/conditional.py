@@ -12,18 +12,18 @@ import numpy as np
 
 from treelabel.calibration.contract import ABSENT, OutputSpace
 from treelabel.calibration.siblings import SiblingGroups, documents_below
-from treelabel.core.compute import kernel, run_tasks
+from treelabel.core.compute import kernel
+from treelabel.core.learning_tasks import run_tasks
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.models.linear.descent import (
     LONGEST_SKIP,
     SMALL,
-    LargeWeights,
     Take,
     TrainingRows,
     block_products,
-    kept_weights,
 )
+from treelabel.models.linear.pruned_weights import LargeWeights, prune_block
 from treelabel.models.linear.vector_blocks import BLOCK, add, add_multiples, add_products, copy, empty_lines
 from treelabel.selection.training import Training
 
@@ -202,7 +202,7 @@ class GroupJob:
             visit(orders[-1])
         parts = [group.outputs[b * BLOCK : (b + 1) * BLOCK] for b in range(blocks)]
         return [
-            (part, np.concatenate(margins[b]), kept_weights(weights[b], part, self.least), bias[b])
+            (part, np.concatenate(margins[b]), prune_block(weights[b], part, self.least), bias[b])
             for b, part in enumerate(parts)
         ]
 

@@ -13,13 +13,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from treelabel.calibration.contract import ABSENT
-from treelabel.core.compute import fast_kernel, kernel, run_tasks
+from treelabel.core.compute import fast_kernel, kernel
+from treelabel.core.learning_tasks import run_tasks
 from treelabel.core.stopping import StopSignal
 from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
+from treelabel.models.linear.pruned_weights import LargeWeights, prune_block
 from treelabel.models.linear.vector_blocks import (
     BLOCK,
     add,
@@ -41,8 +42,6 @@ ROWS_AHEAD, WEIGHTS_AHEAD = 4, 2
 # this: a long loop over them waits for little, and asking for all of them takes longer.
 FEW_FEATURES, LONG_DOCUMENT = 1 << 15, 100
 
-# Weights that are not small: features, outputs and values, by feature.
-LargeWeights = tuple[IntArray, IntArray, FloatArray]
 # Takes what a block has learned: its outputs, their margins of held-out documents, weights and bias.
 Take = Callable[[IntArray, FloatArray, LargeWeights, FloatArray], None]
 
@@ -308,7 +307,7 @@ class HingeJob:
         margins = block_products(ptr, idx, val, weights, bias, fold)
         margins[:, ~positive[order[0]].any(axis=0)] = ABSENT
         is_last = which == len(self.orders) - 1
-        return margins, kept_weights(weights, outputs, self.least if is_last else np.inf), bias
+        return margins, prune_block(weights, outputs, self.least if is_last else np.inf), bias
 
 
 def train_hinge(
@@ -365,89 +364,3 @@ def train_hinge(
     # Each fold of a block is a task: blocks that are few would keep some threads waiting for the last one.
     tasks = list(itertools.product(range(0, positives.shape[1], BLOCK), range(len(orders))))
     run_tasks(job, tasks, collect, report, stop.interrupt)
-
-
-def kept_weights(weights: FloatArray, outputs: IntArray, least: float) -> LargeWeights:
-    """List the weights of a block that are not smaller than `least`; none, without a look, if it is infinite."""
-    if least == np.inf:
-        return np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
-    return large_weights(weights, outputs, least)
-
-
-class WeightCollector:
-    """Collects blocks of weights without the small ones, and the margins of held-out documents.
-
-    Parameters
-    ----------
-    documents : int
-        Documents held out.
-    features, outputs : int
-        The shape of the weights.
-    least : float
-        What smaller weights are that training drops.
-    """
-
-    def __init__(self, documents: int, features: int, outputs: int, least: float) -> None:
-        self.margins = np.zeros((documents, outputs), np.float32)
-        self.bias = np.zeros(outputs, np.float32)
-        self._features, self.least = features, least
-        self._parts: dict[int, LargeWeights] = {}
-
-    def take(self, outputs: IntArray, margins: FloatArray, weights: LargeWeights, bias: FloatArray) -> None:
-        """Keep a block.
-
-        Parameters
-        ----------
-        outputs : array of int32
-            Which outputs the columns of the block belong to; columns beyond are padding.
-        margins : array of shape (documents, block)
-            Of held-out documents.
-        """
-        self.margins[:, outputs] = margins[:, : len(outputs)]
-        self.bias[outputs] = bias[: len(outputs)]
-        if len(outputs):
-            self._parts[int(outputs[0])] = weights
-
-    def weights(self) -> sparse.csr_array:
-        """Return all weights, features x outputs."""
-        parts = [self._parts[first] for first in sorted(self._parts)]
-        none = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
-        features, outputs, values = (np.concatenate([part[which] for part in (none, *parts)]) for which in range(3))
-        ptr = np.concatenate([[0], np.cumsum(np.bincount(features, minlength=self._features))])
-        kind: npt.DTypeLike = np.int32 if ptr[-1] < 1 << 31 else np.int64
-        entries = by_feature(ptr[:-1].copy(), features, outputs, values)
-        return sparse.csr_array((*entries, ptr.astype(kind)), (self._features, len(self.bias)))
-
-
-@kernel
-def by_feature(
-    free: LongArray, features: IntArray, outputs: IntArray, values: FloatArray
-) -> tuple[FloatArray, IntArray]:
-    """Put weights in the order of features, those of one as they come; `free` is where those of each begin."""
-    sorted_values, sorted_outputs = np.empty_like(values), np.empty_like(outputs)
-    for index in range(len(features)):
-        position = free[features[index]]
-        sorted_values[position], sorted_outputs[position] = values[index], outputs[index]
-        free[features[index]] += 1
-    return sorted_values, sorted_outputs
-
-
-@kernel
-def large_weights(weights: FloatArray, outputs: IntArray, least: float) -> tuple[IntArray, IntArray, FloatArray]:
-    """List the weights that are not smaller than `least`: features, outputs and values, by feature."""
-    count = 0
-    for feature in range(len(weights)):
-        for b in range(len(outputs)):
-            count += abs(weights[feature, b]) >= least
-    # One more: each weight is written, and the next one over it if it was too small, for guessing it takes longer.
-    features, columns, values = (
-        np.empty(count + 1, np.int32),
-        np.empty(count + 1, np.int32),
-        np.empty(count + 1, np.float32),
-    )
-    count = 0
-    for feature in range(len(weights)):
-        for b in range(len(outputs)):
-            features[count], columns[count], values[count] = feature, outputs[b], weights[feature, b]
-            count += abs(weights[feature, b]) >= least
-    return features[:count], columns[:count], values[:count]

@@ -30,7 +30,8 @@ from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix
 from treelabel.hierarchy.moves import Moves
 from treelabel.models.linear.conditional import Group, sigmoid_groups, softmax_groups, train_groups
-from treelabel.models.linear.descent import TrainingRows, WeightCollector, train_hinge
+from treelabel.models.linear.descent import TrainingRows, train_hinge
+from treelabel.models.linear.pruned_weights import WeightCollector
 from treelabel.models.linear.vector_blocks import BLOCK
 from treelabel.models.persistence.schema import csr_arrays, csr_of, csr_schema, tfidf_arrays
 from treelabel.selection.training import Training
@@ -318,7 +319,7 @@ def _flat_probabilities(outputs: OutputSpace, train: Training, margins: FloatArr
 
 def _train(head: LinearHead, job: HeadTask, outputs: OutputSpace) -> WeightCollector:
     train, c = job.train, head.c if job.c is None else job.c
-    collector = WeightCollector(len(job.rows.held), job.rows.features.shape[1], outputs.count, job.prune)
+    collector = WeightCollector(len(job.rows.held), job.rows.features.shape[1], outputs.count)
     groups = None if head.groups is None else head.groups(outputs, job)
     tasks = -(-outputs.count // BLOCK) if groups is None else len(groups)
     with progress_bar("learning", tasks, train.progress) as done:

@@ -13,8 +13,9 @@ from treelabel.core.strings import Strings
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import encode
 from treelabel.models.linear.conditional import Group, train_groups
-from treelabel.models.linear.descent import TrainingRows, WeightCollector
+from treelabel.models.linear.descent import TrainingRows
 from treelabel.models.linear.heads import HeadTask, fit_head, outputs_of
+from treelabel.models.linear.pruned_weights import WeightCollector
 from treelabel.selection.training import Training
 
 ROWS, WIDTH = 12, 4
@@ -29,7 +30,7 @@ def warm_up() -> None:
     features = sparse.csr_array(rng.random((ROWS, WIDTH), np.float32) + np.float32(0.5))
     features = sparse.csr_array((features.data, features.indices.astype(np.int32), features.indptr.astype(np.int32)))
     rows = TrainingRows(features, [np.arange(ROWS // 2)], max_iter=1)
-    collector = WeightCollector(ROWS // 2, WIDTH, 2, 0.0)
+    collector = WeightCollector(ROWS // 2, WIDTH, 2)
     true = np.eye(2, dtype=np.float32)[np.arange(ROWS) % 2]
     group = Group(np.arange(2, dtype=np.int32), np.arange(ROWS), true, np.zeros(2, np.float32))
     train_groups(rows, [group], True, 1.0, collector.take, StopSignal(), lambda _: None)
