@@ -12,7 +12,6 @@ from treelabel import Hierarchy, Scores
 from treelabel.calibration import contract, isotonic
 from treelabel.calibration import path_kernels as kernels
 from treelabel.calibration.contract import ABSENT, LEVELS, MarginCalibration, OutputSpace
-from treelabel.calibration.isotonic import GROWTH as ISOTONIC_GROWTH
 from treelabel.calibration.isotonic import Isotonic, apply_isotonic, competes, fit_isotonic, margin_calibration
 from treelabel.calibration.likelihood import (
     fit_beta,
@@ -21,7 +20,7 @@ from treelabel.calibration.likelihood import (
     fit_softmax_temperature,
     fit_temperature,
 )
-from treelabel.calibration.path_softmax import GROWTH, PathSoftmax, possible_terminals
+from treelabel.calibration.path_softmax import PathSoftmax, possible_terminals
 from treelabel.calibration.siblings import SiblingSigmoid, SiblingSoftmax
 from treelabel.core.array_schema import Schema
 from treelabel.core.sparse_product import SparseWeights, known_margins
@@ -89,17 +88,6 @@ def test_what_is_saved_is_declared_and_gives_the_same(name: str, kind: str) -> N
     neutral.check(arrays)
     again = neutral.restore(arrays)
     assert np.array_equal(again.probabilities(margins), calibration.probabilities(margins))
-
-
-@pytest.mark.parametrize(("name", "kind"), PAIRS)
-def test_more_documents_never_make_a_calibration_surer(name: str, kind: str) -> None:
-    calibration, margins = fitted(name, kind)
-    p = calibration.probabilities(margins)
-    assert np.array_equal(calibration.for_more_documents(1.0).probabilities(margins), p)
-    fewer = calibration.for_more_documents(0.5).probabilities(margins)
-    assert fewer.max(axis=1).mean() <= p.max(axis=1).mean() + 1e-6
-    if name == "path_softmax":
-        assert fewer == pytest.approx(calibration.probabilities(np.float32(0.5**GROWTH) * margins), abs=1e-4)
 
 
 @pytest.mark.parametrize(("name", "kind"), PAIRS)
@@ -255,14 +243,6 @@ def test_paths_compete_where_there_are_several_and_not_too_many(monkeypatch: pyt
     assert competes(two)
     monkeypatch.setattr(isotonic, "MANY_NODES", 2)
     assert not competes(two)
-
-
-def test_log_odds_of_several_paths_are_smaller_for_more_documents() -> None:
-    calibration, margins = fitted("isotonic", "many")
-    assert isinstance(calibration, Isotonic)
-    fewer = calibration.for_more_documents(0.5)
-    assert fewer.coefficients[:, 2] == pytest.approx(calibration.coefficients[:, 2] + ISOTONIC_GROWTH * np.log(0.5))
-    assert fewer.probabilities(margins).sum() < calibration.probabilities(margins).sum()
 
 
 def test_what_is_certain_stays_certain() -> None:

@@ -19,6 +19,7 @@ from treelabel.calibration.path_kernels import powers
 from treelabel.core.compute import in_threads, kernel
 from treelabel.core.sparse_product import SparseWeights
 from treelabel.core.stopping import StopSignal
+from treelabel.hierarchy.label_ids import encode
 from treelabel.models.check import CASES, CHECKS, DAG, TREE, fit_case, it_learns
 from treelabel.models.linear import model as linear
 from treelabel.models.linear.conditional import sigmoid_groups, softmax_groups, train_groups
@@ -29,7 +30,9 @@ from treelabel.models.linear.vector_blocks import BLOCK, add_multiples, add_prod
 from treelabel.models.linear.vector_instructions import LANES
 from treelabel.models.model_inputs import training_of
 from treelabel.models.profile import replace_rows
+from treelabel.models.sparse_featurizer import SparseFeaturizer
 from treelabel.selection import feature_choice
+from treelabel.selection.feature_choice import shape_of
 from treelabel.text import NgramShape, Tfidf
 
 NEVER = StopSignal()
@@ -588,3 +591,44 @@ def test_rows_are_replaced_alike_in_dense_and_sparse_scores() -> None:
     some = replace_rows(sparse.csr_array(values), rows, prior, 3).toarray()
     assert some[1].tolist() == [0.5, 0.25, 0, 0.5]
     assert replace_rows(values, rows & False, prior, None) is values
+
+
+@pytest.mark.parametrize("min_df", [1, 2])
+def test_held_out_documents_are_written_as_new_ones(min_df: int) -> None:
+    texts = ["a b c", "a b d", "a c", "b d e", "a e f f"]
+    featurizer, rows = SparseFeaturizer.fit(
+        training_of(texts, list("xyxyx"), None), shape_of((1, 2), None, 256), min_df, None, 0.5
+    )
+    assert featurizer.tfidf is not None
+    folds = [np.array([1, 4]), np.array([0])]
+    held = featurizer.held_rows(rows, folds, min_df).toarray()
+    expected = []
+    for fold in folds:
+        others = np.setdiff1d(np.arange(5), fold)
+        known = (rows[others].toarray() > 0).sum(axis=0) >= min_df
+        fewer = Tfidf(featurizer.tfidf.shape, featurizer.tfidf.buckets[known], featurizer.tfidf.idf[known])
+        row = np.zeros((len(fold), rows.shape[1]))
+        row[:, known] = fewer.transform([texts[number] for number in fold]).toarray()
+        expected.append(row)
+    assert held == pytest.approx(np.concatenate(expected), abs=1e-6)
+
+
+@pytest.mark.parametrize(("documents", "head"), [(700, "nodes"), (700, "conditional_sigmoid"), (3_200, "nodes")])
+def test_probabilities_of_texts_with_words_of_their_own_sum_to_the_truth(documents: int, head: str) -> None:
+    """Half the words of every text are in no other one: new texts have nothing like them."""
+    rng = np.random.default_rng(0)
+    names = [f"{top} > {top}{low}" for top in "ABC" for low in range(4)]
+
+    def draw(count: int) -> tuple[list[str], list[list[str]]]:
+        labels = [rng.choice(12, 1 + int(rng.random() < 0.3), replace=False) for _ in range(count)]
+        words = [[f"w{label * 3 + rng.integers(0, 5)}" for label in some] for some in labels]
+        unique = [[f"u{number}" for number in rng.integers(0, 1 << 40, 3)] for _ in range(count)]
+        return [" ".join([*a, *b]) for a, b in zip(words, unique, strict=True)], [
+            [names[label] for label in some] for some in labels
+        ]
+
+    texts, labels = draw(documents)
+    model = make_model("linear", head=head, ngram_range=(1, 1), char_ngram_range=None).fit(texts, labels)
+    texts, labels = draw(4_000)
+    true = model.hierarchy_.closure(encode(model.hierarchy_, labels)).nnz
+    assert model.score(texts).dense().sum(dtype=np.float64) == pytest.approx(true, rel=0.05)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.text.reference_text import buckets_of, tfidf_rows
+from treelabel.core.matrices import join_features
 from treelabel.text import NgramShape, Tfidf
 from treelabel.text.tfidf import Occurrences, columns_of, number_buckets, sort_row
 
@@ -69,6 +70,27 @@ def test_transforming_what_was_learned_gives_the_same_rows_of_length_1(train: li
     assert again.has_sorted_indices
     lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
     assert lengths == pytest.approx((np.diff(rows.indptr) > 0).astype(float), abs=1e-5)
+
+
+@given(TEXTS, st.sampled_from(SHAPES), st.lists(st.booleans(), min_size=60, max_size=60))
+def test_ngrams_that_are_left_out_were_never_learned(train: list[str], shape: NgramShape, chosen: list[bool]) -> None:
+    tfidf, rows = Tfidf.fit_transform(train, shape)
+    kept = np.resize(np.array(chosen), tfidf.width)
+    fewer = Tfidf(shape, tfidf.buckets[kept], tfidf.idf[kept])
+    left = tfidf.keep_ngrams(rows, kept[rows.indices])
+    assert left.has_sorted_indices
+    assert left.toarray()[:, kept] == pytest.approx(fewer.transform(train).toarray(), abs=1e-6)
+    assert not left.toarray()[:, ~kept].any()
+
+
+def test_other_features_keep_their_values_where_ngrams_are_left_out() -> None:
+    tfidf, rows = Tfidf.fit_transform(["a b", "b c"], NgramShape())
+    both = join_features(rows, np.array([[3.0, 4.0], [0.0, 1.0]], np.float32), 0.36)
+    is_b = tfidf.idf < tfidf.idf.max()
+    kept = np.concatenate([is_b, [True, True]])
+    assert tfidf.keep_ngrams(both, kept[both.indices]).toarray()[:, [*np.flatnonzero(is_b), 3, 4]] == pytest.approx(
+        np.array([[0.8, 0.36, 0.48], [0.8, 0.0, 0.6]])
+    )
 
 
 def test_long_texts_have_sorted_rows() -> None:

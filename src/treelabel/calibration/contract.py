@@ -347,14 +347,6 @@ class MarginCalibration(Calibration):
         """
         return self
 
-    def for_more_documents(self, ratio: float) -> Self:
-        """Return the calibration for a model that has learned more documents than the one it was fitted to.
-
-        `ratio` is the number of documents before over that after. Margins grow with the documents, and are better for
-        it; by how much more they grow, if at all, depends on what is made of them.
-        """
-        return self
-
     def probabilities(self, evidence: FloatArray, top: int | None = None) -> Any:
         """Turn margins into probabilities; with `top`, keep the largest of each document, as CSR."""
         if top is None:

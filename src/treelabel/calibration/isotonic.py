@@ -41,10 +41,6 @@ MOST_LOG_ODDS = 15.0
 HARDEST = 30_000
 OTHERS = 30_000
 
-# Log odds of a model of all documents count this times ln(documents after / before) less than those of folds. On parts
-# of the training documents of four sets, sums of probabilities are 0 to 7% above the truth with 0.
-GROWTH = 0.15
-
 
 def fit_isotonic(evidence: FloatArray | DoubleArray, true: BoolArray, sigmoid_share: float = 0.0) -> DoubleArray:
     """Fit the increasing map from evidence to probabilities with the least squared error (isotonic regression).
@@ -175,13 +171,6 @@ class Isotonic(MarginCalibration):
         maps = self.maps.copy()
         maps[:, 2:] = shift_odds(maps[:, 2:], shifts[:, None])
         return replace(self, maps=maps)
-
-    def for_more_documents(self, ratio: float) -> "Isotonic":
-        """Return the same with smaller log odds; see `MarginCalibration.for_more_documents`."""
-        if not competes(self.outputs):
-            # Evidence is a margin then, which has another unit.
-            return self
-        return replace(self, coefficients=self.coefficients + np.array([0.0, 0.0, GROWTH * np.log(ratio)]))
 
     def check(self, arrays: Arrays) -> None:
         """Refuse maps that are none, and what the softmax over paths refuses."""

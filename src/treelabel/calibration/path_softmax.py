@@ -29,9 +29,6 @@ from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers
 
 # Probabilities of terminal nodes that are computed at once where there are very many.
 BLOCK_TERMINALS = 1 << 20
-# Margins of a model of all documents count (documents before / after) to this power times as much as those of folds:
-# on random parts of the training documents of five sets, confidence is then least biased on most of them.
-GROWTH = 0.2
 # Terminal nodes of a document that are looked at in calibration: the likeliest, and some of the others.
 LIKELIEST = 16
 OTHERS = 16
@@ -94,10 +91,6 @@ class PathSoftmax(MarginCalibration):
             uniform_weights = fit_uniform_weights(h, plain.probabilities(evidence), h.closure(labels))
             plain = replace(plain, uniform_weights=uniform_weights)
         return replace(plain, beta=plain._fit_beta(evidence, labels))
-
-    def for_more_documents(self, ratio: float) -> "PathSoftmax":
-        """Return the same with smaller weights; see `MarginCalibration.for_more_documents`."""
-        return replace(self, level_weights=self.level_weights * ratio**GROWTH)
 
     def check(self, arrays: Arrays) -> None:
         """Refuse a mixture weight above 1, and outputs without a terminal node."""

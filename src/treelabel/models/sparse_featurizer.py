@@ -1,5 +1,6 @@
 """Sparse features of documents: tf-idf of n-grams, embeddings alongside them, or features that the data bring."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypedDict
 
@@ -10,6 +11,7 @@ from treelabel.core.array_schema import Array, Arrays
 from treelabel.core.errors import TreelabelError
 from treelabel.core.matrices import join_features, normalize_rows
 from treelabel.core.strings import Strings
+from treelabel.core.types import LongArray
 from treelabel.core.validation import Between
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.protocol import Encoder
@@ -137,6 +139,38 @@ class SparseFeaturizer:
         rows = sparse.csr_array(normalize_rows(wide), dtype=np.float32)
         rows.sort_indices()
         return rows
+
+    def held_rows(self, rows: sparse.csr_array, folds: Sequence[LongArray], min_df: int) -> sparse.csr_array:
+        """Write documents that were learned from as new ones: by the n-grams of the documents outside their fold.
+
+        An n-gram that no other document has takes a part of the length of a row and has no weight. New documents have
+        none: `rows` leaves out what it does not know, and the margins of what is left are larger. Probabilities that
+        were calibrated on rows with such n-grams would be too large.
+
+        Parameters
+        ----------
+        rows : csr_array of shape (documents, width)
+            What `fit` returned, or the rows of a validation set behind them.
+        folds : sequence of arrays of int64
+            Rows.
+        min_df : int
+            As in `fit`.
+
+        Returns
+        -------
+        csr_array of shape (documents of all folds, width)
+        """
+        if self.tfidf is None:
+            return rows[np.concatenate(folds)]
+        counts = np.bincount(rows.indices, minlength=rows.shape[1])
+        parts = []
+        for fold in folds:
+            part = rows[fold]
+            is_known = counts - np.bincount(part.indices, minlength=len(counts)) >= min_df
+            # Columns of embeddings have a value in every row.
+            is_known[self.tfidf.width :] = True
+            parts.append(self.tfidf.keep_ngrams(part, is_known[part.indices]))
+        return sparse.csr_array(sparse.vstack(parts, format="csr"))
 
     # Saving
 

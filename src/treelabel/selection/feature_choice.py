@@ -82,7 +82,7 @@ def choose_features(
     train: Training,
     shapes: Sequence[NgramShape],
     heads: Sequence[str],
-    features_of: Callable[[Strings, Sequence[NgramShape]], Callable[[NgramShape], sparse.csr_array]],
+    features_of: Callable[[Strings, Sequence[NgramShape], LongArray], Callable[[NgramShape], sparse.csr_array]],
     score: Callable[[str, Training, LongArray, sparse.csr_array], Any],
     seed: int,
     metric: str | None = None,
@@ -102,7 +102,8 @@ def choose_features(
     heads : sequence of str
         The heads to try, preferred ones first.
     features_of : callable
-        Gets the texts of the sample and all n-grams, and returns a function from n-grams to features of these texts.
+        Gets the texts of the sample, all n-grams, and the rows of held-out documents; returns a function from n-grams
+        to features of these texts, held-out ones written as new ones are.
     score : callable
         Gets a head, the sample, the rows of held-out documents and the features of all, and returns the probabilities
         of the held-out documents by what was learned from the others.
@@ -123,7 +124,7 @@ def choose_features(
         return FeatureChoice(shapes[0], heads[0])
     tried: dict[tuple[NgramShape, str], tuple[DoubleArray, GoalValue | None]] = {}
     goal = None if metric is None else Goal.of(metric, sample.hierarchy, sample.labels)
-    features = features_of(sample.texts, shapes)
+    features = features_of(sample.texts, shapes, held)
 
     @cache
     def features_with(shape: NgramShape) -> sparse.csr_array:

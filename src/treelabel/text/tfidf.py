@@ -12,12 +12,14 @@ import numpy as np
 from scipy import sparse
 
 from treelabel.core.compute import kernel, over_rows, with_room
-from treelabel.core.types import DoubleArray, FloatArray, IntArray, LongArray
+from treelabel.core.types import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from treelabel.text.ngrams import NgramShape, count_ngrams, count_range, utf8
 
 WeightedRows = tuple[LongArray, IntArray, FloatArray]
 # The slots of a table before it is known how many buckets there are.
 FIRST_SLOTS = 4096
+# What is divided by where a sum is 0.
+TINY = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,6 +216,48 @@ class Tfidf:
             return self._weigh(sizes, columns_of(slots, buckets), counts)
 
         return self._matrix(weigh_range, len(ptr) - 1, 32)
+
+    def keep_ngrams(self, rows: sparse.csr_array, kept: BoolArray) -> sparse.csr_array:
+        """Leave n-grams out of rows, as if they had not been learned; each kind of them gets its length again.
+
+        Parameters
+        ----------
+        rows : csr_array of shape (texts, columns or more)
+            Columns behind those of n-grams are of other features, which keep their values.
+        kept : array of bool
+            Which entries of the rows to keep.
+
+        Returns
+        -------
+        csr_array of the same shape
+
+        >>> tfidf, rows = Tfidf.fit_transform(["a b", "b c"], NgramShape())
+        >>> tfidf.keep_ngrams(rows, tfidf.idf[rows.indices] < tfidf.idf.max()).toarray().tolist()
+        [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+        """
+        weights = np.ones(1) if self.shape.weights is None else np.array(self.shape.weights)
+        kinds = len(weights)
+        # Other features are of one kind more.
+        kind = np.full(rows.shape[1], kinds, np.int64)
+        kind[: self.width] = self.buckets // self.shape.n_features if kinds > 1 else 0
+        row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+
+        def squares(row: LongArray, columns: IntArray, values: FloatArray) -> DoubleArray:
+            place, size = row * (kinds + 1) + kind[columns], rows.shape[0] * (kinds + 1)
+            sums = np.asarray(np.bincount(place, values.astype(np.float64) ** 2, size), np.float64)
+            return sums.reshape(-1, kinds + 1)
+
+        before = squares(row, rows.indices, rows.data)
+        row, columns, values = row[kept], rows.indices[kept], rows.data[kept]
+        after = squares(row, columns, values)
+        # Of what n-grams have in all, each kind that is left gets the share of its weight.
+        shares = np.where(after[:, :kinds] > 0, weights**2, 0.0)
+        shares *= (before[:, :kinds].sum(axis=1) / np.maximum(shares.sum(axis=1), TINY))[:, None]
+        scales = np.ones_like(after)
+        scales[:, :kinds] = np.sqrt(shares / np.maximum(after[:, :kinds], TINY))
+        ptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=rows.shape[0]))]).astype(rows.indptr.dtype)
+        values = (values * scales[row, kind[columns]]).astype(np.float32)
+        return sparse.csr_array((values, columns, ptr), rows.shape)
 
     @property
     def width(self) -> int:

@@ -21,7 +21,6 @@ from treelabel.models.linear.descent import (
     SMALL,
     Take,
     TrainingRows,
-    block_products,
 )
 from treelabel.models.linear.pruned_weights import LargeWeights, prune_block
 from treelabel.models.linear.vector_blocks import BLOCK, add, add_multiples, add_products, copy, empty_lines
@@ -191,11 +190,11 @@ class GroupJob:
 
         margins = [[np.empty((0, BLOCK), np.float32)] for _ in range(blocks)]
         orders = rows.orders(group.rows)
-        for fold, some in zip(rows.folds, orders, strict=False):
+        for fold, some in enumerate(orders[: len(rows.folds)]):
             visit(some)
             known = np.asarray(group.true[position[some[0]]].any(axis=0))
             for b in range(blocks):
-                products = block_products(ptr, idx, val, weights[b], bias[b], fold)
+                products = rows.margins(fold, weights[b], bias[b])
                 products[:, np.flatnonzero(~known[b * BLOCK : (b + 1) * BLOCK])] = ABSENT
                 margins[b].append(products)
         if rows.learn_all:

@@ -70,6 +70,8 @@ class TrainingRows:
         Weights above 0: the loss of a document counts C times as much.
     skipped : sequence of arrays of int64
         Folds that are not learned without; all documents are visited in the order in which they would be after these.
+    new : csr_array of shape (documents of all folds, features) or None
+        The documents of the folds as new documents would be written; None takes them from `features`.
     """
 
     features: sparse.csr_array
@@ -79,11 +81,20 @@ class TrainingRows:
     learn_all: bool = True
     weights: DoubleArray | None = None
     skipped: Sequence[LongArray] = ()
+    new: sparse.csr_array | None = None
 
     @cached_property
     def held(self) -> LongArray:
         """The documents of all folds, in the order of their margins."""
         return np.concatenate([np.zeros(0, np.int64), *self.folds])
+
+    def margins(self, fold: int, weights: FloatArray, bias: FloatArray) -> FloatArray:
+        """Compute the margins of the documents of a fold by the weights of a block."""
+        features, positions = self.features, self.folds[fold]
+        if self.new is not None:
+            first = sum(len(each) for each in self.folds[:fold])
+            features, positions = self.new, np.arange(first, first + len(positions))
+        return block_products(features.indptr, features.indices, features.data, weights, bias, positions)
 
     def document_c(self, c: float) -> DoubleArray:
         """Return C times the weight of each document."""
@@ -303,8 +314,8 @@ class HingeJob:
             positive[positives.indices[positives.indptr[column] : positives.indptr[column + 1]], b] = True
         order, alike = self.orders[which], np.ones(BLOCK, np.float32)
         weights, bias = learn_block(ptr, idx, val, self.totals[which], positive, order, self.ridges, alike, self.stop)
-        fold = rows.folds[which] if which < len(rows.folds) else np.zeros(0, np.int64)
-        margins = block_products(ptr, idx, val, weights, bias, fold)
+        has_fold = which < len(rows.folds)
+        margins = rows.margins(which, weights, bias) if has_fold else np.empty((0, BLOCK), np.float32)
         margins[:, ~positive[order[0]].any(axis=0)] = ABSENT
         is_last = which == len(self.orders) - 1
         return margins, prune_block(weights, outputs, self.least if is_last else np.inf), bias

@@ -298,8 +298,6 @@ def fit_head(name: str, job: HeadTask) -> HeadFit:
     fitted = head.calibration(train.regime)(outputs).fit(collector.margins, labels)
     fitted = fitted.match_sums(collector.margins, labels)
     p = fitted.probabilities(collector.margins)
-    if rows.learn_all:
-        fitted = fitted.for_more_documents(1 - len(rows.held) / len(rows.folds) / len(train))
     flat = _flat_probabilities(outputs, train, collector.margins, labels) if name == "nodes" and job.flat else None
     return HeadFit(FittedHead(name, SparseWeights(collector.weights(), collector.bias), fitted), p, flat)
 
@@ -330,7 +328,7 @@ def _train(head: LinearHead, job: HeadTask, outputs: OutputSpace) -> WeightColle
     return collector
 
 
-def refit_head(old: FittedHead, job: HeadTask, ratio: float) -> FittedHead:
+def refit_head(old: FittedHead, job: HeadTask) -> FittedHead:
     """Train the outputs of a head anew, nothing being held out, and keep its calibration.
 
     Parameters
@@ -339,8 +337,6 @@ def refit_head(old: FittedHead, job: HeadTask, ratio: float) -> FittedHead:
         The head that was fitted before, to documents of the same regime.
     job : Job
         All documents.
-    ratio : float
-        The number of documents before over that of now.
 
     Returns
     -------
@@ -348,7 +344,7 @@ def refit_head(old: FittedHead, job: HeadTask, ratio: float) -> FittedHead:
     """
     outputs = HEADS[old.head].outputs(job.train)
     collector = _train(HEADS[old.head], job, outputs)
-    calibration = replace(old.calibration, outputs=outputs).for_more_documents(ratio)
+    calibration = replace(old.calibration, outputs=outputs)
     return FittedHead(old.head, SparseWeights(collector.weights(), collector.bias), calibration)
 
 

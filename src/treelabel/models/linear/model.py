@@ -214,7 +214,8 @@ class Linear(Model):
         features_of = partial(self._trial_features, encoder)
         choice = choose_features(train, shapes, heads, features_of, score, self.seed, self.optimize)
         self.trials_ = choice.trials
-        rows = replace(rows, features=self._fit_features(train, every, choice.shape, encoder))
+        features = self._fit_features(train, every, choice.shape, encoder)
+        rows = replace(rows, features=features, new=self.featurizer_.held_rows(features, folds, self.min_df))
         job = replace(job, rows=rows, flat=True)
         self.head_, p, flat = fit_head(choice.head, job)
         return HeldOut.of(p, every[rows.held], flat)
@@ -279,14 +280,14 @@ class Linear(Model):
         if not keeps or train.weights is not None or changed:
             return super()._refit(train, before)
         find_head(self.head_.head).refuse(train)
-        made = self._relearn(train, self.featurizer_.encoder, before)
+        made = self._relearn(train, self.featurizer_.encoder)
         made.stopped_, made.stop_nodes_ = None, stop_nodes(train.hierarchy, train.labels)
         # Nothing is held out: the rule and its evidence are those of the first fit.
         made.rule_, made.evidence_, made.irregular_documents_ = self.rule_, self.evidence_, ""
         made.stopped_ = train.stop.reason
         return made
 
-    def _relearn(self, train: Training, encoder: CachedEncoder | None, before: int) -> Self:
+    def _relearn(self, train: Training, encoder: CachedEncoder | None) -> Self:
         """Return a model whose weights are learned anew; n-grams, head and calibration are those of this one.
 
         Parameters
@@ -295,8 +296,6 @@ class Linear(Model):
             All documents.
         encoder : CachedEncoder or None
             Makes embeddings.
-        before : int
-            How many documents this one has learned from.
 
         Returns
         -------
@@ -308,24 +307,28 @@ class Linear(Model):
         shape = None if self.featurizer_.tfidf is None else self.featurizer_.tfidf.shape
         features = made._fit_features(train, train, shape, encoder)
         rows = TrainingRows(features, [], self.max_iter, self.seed, skipped=made._folds(train))
-        job = HeadTask(rows, train, self.C, self.tau, self.prune)
-        made.head_ = refit_head(self.head_, job, before / len(train))
+        made.head_ = refit_head(self.head_, HeadTask(rows, train, self.C, self.tau, self.prune))
         return made
 
     # Features
 
     def _trial_features(
-        self, encoder: CachedEncoder | None, texts: Strings, shapes: Sequence[NgramShape]
+        self, encoder: CachedEncoder | None, texts: Strings, shapes: Sequence[NgramShape], held: LongArray
     ) -> Callable[[NgramShape], sparse.csr_array]:
         """Return what turns texts into features; n-grams that are the first kinds of the last ones are counted once."""
         featurizer = SparseFeaturizer(0, None, encoder, self.encoder_weight)
         every = Occurrences.of(texts, shapes[-1]) if self.tfidf else None
+        order = np.arange(len(texts))
+        order[held] = len(texts) + np.arange(len(held))
 
         def features(shape: NgramShape) -> sparse.csr_array:
             if every is None:
                 return featurizer.with_embeddings(None, texts)
             counted = every if shape.is_start_of(every.shape) else Occurrences.of(texts, shape)
-            return featurizer.with_embeddings(Tfidf.learn(counted, shape, self.min_df)[1], texts)
+            tfidf, rows = Tfidf.learn(counted, shape, self.min_df)
+            rows = featurizer.with_embeddings(rows, texts)
+            new = replace(featurizer, tfidf=tfidf).held_rows(rows, [held], self.min_df)
+            return sparse.csr_array(sparse.vstack([rows, new], format="csr")[order])
 
         return features
 
