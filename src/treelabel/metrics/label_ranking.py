@@ -63,7 +63,7 @@ def label_ranking_average_precision(batch: Batch) -> DoubleArray:
 def coverage_error(batch: Batch) -> DoubleArray:
     """How far down the ranking the last true label is: labels that score at least as high as the lowest true one.
 
-    0 without true labels (scikit-learn's `coverage_error`). Lower is better.
+    0 without true labels (scikit-learn's `coverage_error`; what papers call coverage is one less). Lower is better.
 
     One value per document: shape (documents,).
 

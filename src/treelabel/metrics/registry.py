@@ -153,6 +153,7 @@ _K: _Options = {"parameter": "k", "default": 5.0, "switches": (ZEROS,), "note": 
 _K_ZERO: _Options = {**_K, "switches": (ZERO_EMPTY, ZEROS), "note": f"{_COUNTS_EMPTY} {_NOT_RANKED}"}
 _K_SKIP: _Options = {**_K, "switches": (SKIP_EMPTY, ZEROS), "note": f"{_SKIPS} {_NOT_RANKED}"}
 _RANKED: _Options = {"switches": (COUNT_EMPTY,), "note": _TIES}
+_DEEP: _Options = {**_RANKED, **_LOW, **_ANY, "note": f"{_TIES} What papers call coverage is one less."}
 _FIRST: _Options = {"switches": (COUNT_EMPTY,), "note": _TOP}
 _AVERAGE = "precision at each true label, averaged"
 _PAIR_BINS: _Options = {"parts": label_ranking.score_bins, "note": _HALVES}
@@ -254,7 +255,7 @@ _OF_SCORES = _rows(
     # Of the whole ranking
     ("ranking_loss", label_ranking.ranking_loss, "share of true labels below false ones", Z, _LOW, _RANKED),
     ("one_error", label_ranking.one_error, "share of documents whose best label is wrong", Z, _LOW, _FIRST),
-    ("coverage_error", label_ranking.coverage_error, "rank of the last true label", Z, _LOW, _RANKED, _ANY),
+    ("coverage_error", label_ranking.coverage_error, "rank of the last true label", Z, _DEEP),
     ("label_ranking_average_precision", label_ranking.label_ranking_average_precision, _AVERAGE, Z, _RANKED),
     ("instance_auc", label_ranking.instance_auc, "area under the ROC curve of each document", Z, {"note": _HALVES}),
     ("micro_auc", label_ranking.micro_auc, "area under the ROC curve of all labels", Z, _PAIR_BINS),
