@@ -24,6 +24,7 @@ from treelabel.core.errors import TreelabelError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from treelabel.core.types import LongArray
     from treelabel.data.data_file import DataFile
     from treelabel.evaluation.agreement import Agreement
     from treelabel.evaluation.document_slices import SliceTable
@@ -136,19 +137,22 @@ def evaluate(
     where = Sharding.of(shard, cluster)
     judged: Judged | None
     slices: SliceTable | None = None
+    if where is not None and (by is not None or second_labels is not None):
+        raise TreelabelError("--by and --second-labels go with one file, without --shard and --cluster")
+    test = predictions if is_model_folder(truth) else truth
+    # What is quick, and may be misspelt, comes before what takes long.
+    ceiling = None if second_labels is None else _agreement(test, second_labels, read)
     if where is None:
         judged, slices = _judge_files(truth, predictions, read, train, rule, require_signature, by, asked)
-    elif by is not None or second_labels is not None:
-        raise TreelabelError("--by and --second-labels go with one file, without --shard and --cluster")
     else:
         judged = _judge_shards(where, truth, predictions, output, read, train, rule, require_signature, asked)
     if judged is not None:
-        test = predictions if is_model_folder(truth) else truth
-        ceiling = None if second_labels is None else _agreement(test, second_labels, read)
         further = {name: each for name, each in (("slices", slices), ("agreement", ceiling)) if each is not None}
         written = _write_tables(judged, by_label_output, errors)
         systems = f"{truth} {predictions}" if is_model_folder(truth) else f"--truth {truth} --predictions {predictions}"
-        _print_judged(judged, further, intervals, by_label, written, json, f"treelabel report {systems} -o report.html")
+        # What came from a pipe is gone.
+        report = "" if STANDARD in (truth, predictions) else f"treelabel report {systems} -o report.html"
+        _print_judged(judged, further, intervals, by_label, written, json, report)
 
 
 def _write_tables(judged: "Judged", by_label: Path | None, errors: Path | None) -> list[str]:
@@ -206,26 +210,37 @@ def _judge_files(
         return _judge(true, system, read, train, by, rule=rule, **asked)
 
 
-def _slices(judged: "Judged", data: "DataFile", hierarchy: "Hierarchy", by: str | None) -> "SliceTable | None":
-    """Judge the parts of the documents that were asked for; the file is read once more, in the same order."""
+def _parts(data: "DataFile", hierarchy: "Hierarchy", by: str | None) -> "Mapping[str, LongArray]":
+    """Find the documents of each part that was asked for; the file is read in the order in which it will be judged."""
     from scipy import sparse
 
-    from treelabel.evaluation.document_slices import rows_by_label, rows_by_value, slice_table
+    from treelabel.core.registry import did_you_mean
+    from treelabel.evaluation.document_slices import rows_by_label, rows_by_value
 
     if by is None:
-        return None
+        return {}
     batches = list(data.batches(hierarchy, extra="others"))
     columns = list(dict.fromkeys(name for batch in batches for name in batch.extra))
     kind, _, level = by.partition(":")
     if by in columns:
-        values = [value for batch in batches for value in batch.extra[by].to_pylist()]
-        return slice_table(judged.result, rows_by_value(values), by=by)
+        # A column of JSON Lines may begin late.
+        rows = [batch.extra[by].to_pylist() if by in batch.extra else [None] * len(batch) for batch in batches]
+        return rows_by_value([value for values in rows for value in values])
     if by == "label" or (kind == "level" and level.isdigit()):
         labels = sparse.vstack([batch.labels for batch in batches], format="csr")
-        depth = None if by == "label" else int(level)
-        return slice_table(judged.result, rows_by_label(hierarchy, labels, depth), by=by)
-    known = ", ".join([*columns, "label", "level:1"])
-    raise TreelabelError(f"--by {by}: {data.path} has no such column; expected one of: {known}")
+        return rows_by_label(hierarchy, labels, None if by == "label" else int(level))
+    known = [*columns, "label", "level:1"]
+    hint = did_you_mean(by, known)
+    raise TreelabelError(
+        f"--by {by}: not a further column of {data.path}; expected one of: {', '.join(known)}{hint and f'; {hint}'}"
+    )
+
+
+def _slices(judged: "Judged", parts: "Mapping[str, LongArray]", by: str | None) -> "SliceTable | None":
+    """Judge the parts of the documents that were asked for."""
+    from treelabel.evaluation.document_slices import slice_table
+
+    return None if by is None else slice_table(judged.result, parts, by=by, progress=None)
 
 
 def _agreement(file: Path, second_labels: str, read: o.ReadArguments) -> "Agreement":
@@ -249,6 +264,11 @@ def _agreement(file: Path, second_labels: str, read: o.ReadArguments) -> "Agreem
             f"{file}: {one.shape[0]:,} documents have labels that can be used, and {two.shape[0]:,} those of column "
             f"{second_labels}; repair the rows that were skipped"
         )
+    used = [h.closure(labels).sum(axis=0) > 0 for labels in (one, two)]
+    if not (used[0] & used[1]).any():
+        print_note(
+            f"{file}: the labels of column {second_labels} are all others than the true ones; is it the right one?"
+        )
     return agreement(h, one, two)
 
 
@@ -269,8 +289,9 @@ def _judge(
     counted = Survey.of(h, lambda: learned[0].batches(h)) if learned else None
     is_scored = is_score_file(predictions)
     system: Opened = ScoreFile(predictions).batches if is_scored else lambda: opened_predictions(predictions, h, read)
+    parts = _parts(data, h, by)
     judged = judge_files(h, lambda: data.batches(h), system, Question(**asked), counted, str(predictions))
-    return judged, _slices(judged, data, h, by)
+    return judged, _slices(judged, parts, by)
 
 
 def _judge_model(
@@ -303,8 +324,9 @@ def _judge_model(
         counted = Survey.of(h, lambda: DataFile.of(train, **of_train).batches(h))
     question = Question(rule=model.default_rule if rule is None else rule, **asked)
     system: Opened = lambda: answers(model, str(folder), data.batches(h), rule)  # noqa: E731  a name for the type checker
+    parts = _parts(data, h, by)
     judged = judge_files(h, lambda: data.batches(h), system, question, counted, str(folder))
-    return judged, _slices(judged, data, h, by)
+    return judged, _slices(judged, parts, by)
 
 
 def _judge_shards(
