@@ -126,3 +126,20 @@ def test_evaluate_prints_agreement_as_a_ceiling(tmp_path: Path, run: Run) -> Non
     # A column of something else.
     ended = run(*given, "--second-labels", "text")
     assert "the labels of column text are all others than the true ones" in ended.err
+
+
+@pytest.mark.filterwarnings("default::treelabel.data.SkippedRowsWarning")
+def test_rows_that_are_skipped_in_either_column_do_not_shift_the_others(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "test.taxonomy.tsv").write_text("Root\tA\nRoot\tB\nA\tC\n")
+    lines, predicted = ["id,text,label,second"], []
+    for number in range(40):
+        true = ["A > C", "B"][number % 2]
+        lines.append(f"{number},t{number},{'no' if number == 3 else true},{'no' if number == 8 else true}")
+        predicted.append(f'{{"id": "{number}", "labels": ["{true}"]}}')
+    (tmp_path / "test.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "predicted.jsonl").write_text("\n".join(predicted) + "\n")
+    given = ("evaluate", tmp_path / "test.csv", tmp_path / "predicted.jsonl", "--labels", "label", "--metrics", "hf1")
+    ended = run(*given, "--second-labels", "second")
+    assert (ended.code, "unknown label 'no'" in ended.err) == (2, True)
+    found = run(*given, "--second-labels", "second", "--on-error", "skip", "--json").json["agreement"]
+    assert (found["documents"], found["alpha"]["value"]) == (38, 1)
