@@ -89,6 +89,18 @@ def test_documents_of_one_annotator_do_not_count() -> None:
     assert math.isnan(krippendorff_alpha(FLAT, [one, encode(FLAT, [[], [], ["a"], []])]))
 
 
+def test_what_cannot_be_compared_is_refused() -> None:
+    one, two = encode(FLAT, [["a"], ["b"]]), encode(FLAT, [["a"]])
+    with pytest.raises(TreelabelError, match="annotators of 2, 1 documents cannot be compared"):
+        agreement(FLAT, one, two)
+    with pytest.raises(TreelabelError, match="annotators of 2, 1 documents cannot be compared"):
+        krippendorff_alpha(FLAT, [one, two])
+    with pytest.raises(TreelabelError, match="at least 2 annotators, found 1"):
+        krippendorff_alpha(FLAT, [one])
+    with pytest.raises(TreelabelError, match="distance = euclidean, expected hierarchical or nominal"):
+        krippendorff_alpha(FLAT, [one, one], "euclidean")  # type: ignore[arg-type]
+
+
 def test_all_alike_has_no_alpha() -> None:
     same = encode(FLAT, [["a"]] * 4)
     found = agreement(FLAT, same, same, resamples=20)

@@ -199,6 +199,23 @@ def test_a_part_in_which_no_document_counts_has_no_value() -> None:
     assert "nan" not in told
 
 
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        (np.arange(58, 64), r"int64 \(6,\) from 58 to 63"),
+        (np.arange(-5, 3), r"from -5 to 2"),
+        (np.ones(6, np.int64), r"from 1 to 1"),
+        (np.arange(60) < 10, r"bool \(60,\)$"),
+        (np.arange(6.0), r"float64 \(6,\)$"),
+    ],
+)
+def test_what_are_no_rows_is_refused(rows: Any, found: str) -> None:
+    truth, decisions = random_result(60)
+    result = evaluate(truth, decisions, hierarchy=TREE, metrics=["hf1"])
+    with pytest.raises(TreelabelError, match=f"part 'x': expected numbers of rows from 0 to 59, each once, .*{found}"):
+        slice_table(result, {"x": rows}, resamples=5)
+
+
 def test_a_long_table_shows_the_worst_parts() -> None:
     documents = 5 * (MOST_SHOWN + 3)
     truth, decisions = random_result(documents)

@@ -7,7 +7,7 @@ against each other is a ceiling for what a system can be seen to reach against o
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy import sparse
@@ -92,6 +92,11 @@ def krippendorff_alpha(
     >>> round(krippendorff_alpha(h, [one, two]), 3), round(krippendorff_alpha(h, [one, two], "nominal"), 3)
     (0.788, 0.667)
     """
+    if len(annotations) < 2:
+        raise TreelabelError(f"expected the labels of at least 2 annotators, found {len(annotations)}")
+    _require_same_documents(annotations)
+    if distance not in get_args(LabelDistance):
+        raise TreelabelError(f"distance = {distance}, expected {' or '.join(get_args(LabelDistance))}")
     observed, expected, _ = _distances(hierarchy, annotations, distance)
     return float(1 - observed.mean() / expected) if len(observed) and expected > 0 else float("nan")
 
@@ -114,6 +119,7 @@ def agreement(
     -------
     Agreement
     """
+    _require_same_documents((first, second))
     both = (row_sizes(first) > 0) & (row_sizes(second) > 0)
     if not both.any():
         raise TreelabelError("no document has labels of both annotators; agreement needs some")
@@ -133,6 +139,14 @@ def agreement(
         judged.interval("subset_accuracy", resamples=resamples, seed=seed),
         int(np.count_nonzero(~both)),
     )
+
+
+def _require_same_documents(annotations: Sequence[LabelMatrix]) -> None:
+    counts = [each.shape[0] for each in annotations]
+    if len(set(counts)) > 1:
+        raise TreelabelError(
+            f"annotators of {', '.join(f'{count:,}' for count in counts)} documents cannot be compared"
+        )
 
 
 def _distances(

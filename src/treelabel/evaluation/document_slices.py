@@ -190,7 +190,9 @@ def slice_table(
     """
     name = metric or next(iter(result.values))
     row, value = result.value_function(name)
-    kept = {part: rows for part, rows in slices.items() if len(rows) >= least}
+    for part, rows in slices.items():
+        _require_rows(part, rows, result.count)
+    kept = {part: np.asarray(rows, np.int64) for part, rows in slices.items() if len(rows) >= least}
     is_tested = result.groups is None
     alone = replace(result, metrics=[row], parts={row.key: result.parts[row.key]}, sums={row.key: result.sums[row.key]})
     results = []
@@ -206,6 +208,20 @@ def slice_table(
     table.sort(key=lambda each: (np.isnan(each.interval.value), sign * each.interval.value, -each.documents, each.name))
     note = "" if is_tested else "Not tested: documents of a group are not independent."
     return SliceTable(name, by, tuple(table), len(slices) - len(kept), note, least)
+
+
+def _require_rows(part: str, rows: LongArray, documents: int) -> None:
+    """Refuse what are no row numbers, each once: a mask would be taken for rows 0 and 1."""
+    given = np.asarray(rows)
+    if given.ndim == 1 and (given.dtype.kind in "iu" or not len(given)):
+        inside = given[(given >= 0) & (given < documents)]
+        if len(np.unique(inside)) == len(given):
+            return
+    ends = f" from {given.min()} to {given.max()}" if given.dtype.kind in "iu" and given.size else ""
+    raise TreelabelError(
+        f"part {part!r}: expected numbers of rows from 0 to {documents - 1:,}, each once, found an array of "
+        f"{given.dtype} {given.shape}{ends}"
+    )
 
 
 def part_of(result: Result, rows: LongArray) -> Result:

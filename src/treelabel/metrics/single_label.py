@@ -115,12 +115,15 @@ def wu_palmer(batch: Batch) -> DoubleArray:
 
 
 def _steps_up(batch: Batch) -> tuple[DoubleArray, DoubleArray]:
-    """Count the edges from the predicted and from the true label up to where they meet; needs a tree."""
-    h, (true, predicted) = batch.hierarchy, batch.single_terminals
-    _ = h.parent
-    met = similarity.meeting_points(h, predicted, true)
-    one, two, shared = (np.where(nodes >= 0, h.depth[nodes], 0).astype(np.float64) for nodes in (predicted, true, met))
-    return one - shared, two - shared
+    """Count the edges from the predicted and from the true label up to where they meet, once; needs a tree."""
+    if _steps_up not in batch._tables:
+        h, (true, predicted) = batch.hierarchy, batch.single_terminals
+        _ = h.parent
+        met = similarity.meeting_points(h, predicted, true)
+        one, two, shared = (np.where(nodes >= 0, h.depth[nodes], 0.0) for nodes in (predicted, true, met))
+        batch._tables[_steps_up] = one - shared, two - shared
+    steps: tuple[DoubleArray, DoubleArray] = batch._tables[_steps_up]
+    return steps
 
 
 def lca_precision(batch: Batch) -> DoubleArray:
