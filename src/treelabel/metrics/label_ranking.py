@@ -9,7 +9,7 @@ from scipy import sparse
 
 from treelabel.core.compute import kernel
 from treelabel.core.types import DoubleArray, IntArray, LongArray, ScoreArray
-from treelabel.hierarchy.label_matrices import LabelRows, row_numbers, row_sizes, rows_of
+from treelabel.hierarchy.label_matrices import LabelRows, row_numbers, rows_of
 from treelabel.metrics.batch import Batch, Context, Parts, Sums, Value
 from treelabel.metrics.probabilities import best_node
 from treelabel.metrics.shared_formulas import with_mean
@@ -102,15 +102,13 @@ def one_error(batch: Batch) -> DoubleArray:
 
 def score_bins(batch: Batch) -> Parts:
     """Count true labels, and all labels, by score: two sparse matrices of shape (documents, bins of close scores)."""
-    csr, truth = batch.scores.csr(), batch.closed_truth
-    shape = len(batch), SCORE_BINS
+    truth, rows = batch.closed_truth, batch.scores.rows
+    true = StoredRows(*rows_of(truth), batch.scores.look_up(truth), False)
     matrices = []
-    for ptr, values, hidden in (
-        (truth.indptr, batch.scores.look_up(truth), np.zeros(len(batch), np.int64)),
-        (csr.indptr, csr.data, len(batch.hierarchy) - row_sizes(csr)),
-    ):
-        bins = (np.asarray(values, np.float32).view(np.uint32) >> 16).astype(np.int32)
-        counts, columns, sizes = count_bins(ptr.astype(np.int64), bins, hidden, SCORE_BINS)
+    for values, nodes in ((true, 0), (rows, len(batch.hierarchy))):
+        parts = over_stored(count_bins, values, nodes, SCORE_BINS)
+        counts, columns, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
+        shape = len(batch), SCORE_BINS
         matrices.append(sparse.csr_array((counts, columns, np.append(0, np.cumsum(sizes))), shape))
     return tuple(matrices)
 
@@ -312,25 +310,38 @@ def roc_areas(positive: DoubleArray, every: DoubleArray, width: int, count: floa
 
 
 @kernel
-def count_bins(ptr: LongArray, bins: IntArray, hidden: LongArray, most: int) -> tuple[DoubleArray, IntArray, LongArray]:
-    """Count the bins of each row, `hidden` more in bin 0: counts, bins and how many there are of each row."""
-    rows = len(ptr) - 1
-    counts, columns = np.empty(len(bins) + rows), np.empty(len(bins) + rows, np.int32)
-    sizes, totals, filled = np.zeros(rows, np.int64), np.zeros(most, np.int64), 0
-    for row in range(rows):
-        begin = filled
-        totals[0] += hidden[row]
-        if hidden[row] > 0:
-            columns[filled] = 0
+def count_bins(
+    rows: StoredRows, nodes: int, most: int, start: int, stop: int
+) -> tuple[DoubleArray, IntArray, LongArray]:
+    """Count the scores of each row by their first 16 bits: counts, bins in order, and how many bins a row has.
+
+    What a row has less than `nodes` scores counts as 0.
+    """
+    room = rows.ptr[stop] - rows.ptr[start] + stop - start
+    counts, columns = np.empty(room), np.empty(room, np.int32)
+    sizes, totals, filled = np.zeros(stop - start, np.int64), np.zeros(most, np.int64), 0
+    for row in range(start, stop):
+        values = rows.values[rows.ptr[row] : rows.ptr[row + 1]]
+        bits = values.astype(np.float32).view(np.uint32)
+        begin, lowest, highest, zeros = filled, most, 0, max(0, nodes - len(values))
+        for index in range(len(values)):
+            if values[index] > 0:
+                place = bits[index] >> 16
+                totals[place] += 1
+                lowest, highest = min(lowest, place), max(highest, place)
+            else:
+                zeros += 1
+        # Scores that single precision has no number for are in the first bin, too.
+        if lowest == 0:
+            zeros += totals[0]
+            totals[0] = 0
+        if zeros > 0:
+            counts[filled], columns[filled] = zeros, 0
             filled += 1
-        for index in range(ptr[row], ptr[row + 1]):
-            if totals[bins[index]] == 0:
-                columns[filled] = bins[index]
+        for place in range(max(1, lowest), highest + 1):
+            if totals[place] > 0:
+                counts[filled], columns[filled] = totals[place], place
+                totals[place] = 0
                 filled += 1
-            totals[bins[index]] += 1
-        columns[begin:filled] = np.sort(columns[begin:filled])
-        for index in range(begin, filled):
-            counts[index] = totals[columns[index]]
-            totals[columns[index]] = 0
-        sizes[row] = filled - begin
+        sizes[row - start] = filled - begin
     return counts[:filled], columns[:filled], sizes
