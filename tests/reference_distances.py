@@ -1,7 +1,7 @@
-"""Slow, obvious twins of metrics that came after those of `reference_metrics`: rankings, and distances of labels."""
+"""Slow, obvious twins of metrics that came after those of `reference_metrics`: rankings, and ways between labels."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import product
 
 from tests.reference import ROOT
@@ -12,6 +12,7 @@ from tests.reference_metrics import (
     Value,
     inverse_propensity,
     mean,
+    meet,
     ranked,
     with_mean,
 )
@@ -71,6 +72,18 @@ def micro_auc(case: Case, _: float) -> float:
     true = [row[label] for row, y in rows for label in y]
     false = [row[label] for row, y in rows for label in set(row) - y]
     return mean(1.0 if one > two else 0.5 if one == two else 0.0 for one, two in product(true, false))
+
+
+def macro_auc(case: Case, _: float) -> float:
+    """The mean over labels of the share of pairs (true, false) of documents in order, labels without pairs left out."""
+    rows = list(zip(case.scores, case.closed_truth, strict=True))
+    areas = []
+    for label in case.nodes:
+        true = [row[label] for row, y in rows if label in y]
+        false = [row[label] for row, y in rows if label not in y]
+        pairs = product(true, false)
+        areas.append(mean(1.0 if one > two else 0.5 if one == two else 0.0 for one, two in pairs))
+    return mean(area for area in areas if not math.isnan(area))
 
 
 def argmax_level_accuracy(case: Case, _: float) -> Value:
@@ -134,49 +147,7 @@ def shortest_path_sum(case: Case, _: float) -> float:
     )
 
 
-def subsets(pairs: list[tuple[int, int]]) -> Iterable[list[tuple[int, int]]]:
-    """All ways to choose some of the pairs."""
-    for chosen in product([False, True], repeat=len(pairs)):
-        yield [pair for pair, keep in zip(pairs, chosen, strict=True) if keep]
-
-
-def mgia(case: Case, _: float) -> float:
-    """1 - the least cost over all choices of pairs, a label in none of them costing 5, by brute force."""
-    values = []
-    for s, y in terminals(case):
-        lone = s ^ y
-        if len(s) * len(y) > 9:
-            values.append(cheapest_matching(case, s, y))
-            continue
-        costs = []
-        for pairs in subsets([(one, two) for one in sorted(s) for two in sorted(y) if one != two]):
-            covered = {one for one, _ in pairs if one not in y} | {two for _, two in pairs if two not in s}
-            costs.append(sum(case.hierarchy.distance(*pair) for pair in pairs) + 5 * len(lone - covered))
-        values.append(1 - min(costs) / (5 * len(lone)) if lone else 1.0)
-    return mean(values)
-
-
-def cheapest_matching(case: Case, s: Labels, y: Labels) -> float:
-    """The same for larger sets: the least cost by states, the true labels one after the other.
-
-    A state is the set of predicted labels that have a partner. A true label takes any set of partners.
-    """
-    states: dict[frozenset[int], float] = {frozenset(s & y): 0.0}
-    for label in sorted(y):
-        following: dict[frozenset[int], float] = {}
-        for done, cost in states.items():
-            options: list[tuple[frozenset[int], float]] = [(frozenset(), 0.0 if label in s else 5.0)]
-            others = sorted(s - {label})
-            for chosen in product([False, True], repeat=len(others)):
-                partners = frozenset(other for other, keep in zip(others, chosen, strict=True) if keep)
-                if partners:
-                    options.append((partners, float(sum(case.hierarchy.distance(label, p) for p in partners))))
-            for partners, price in options:
-                state = done | partners
-                following[state] = min(following.get(state, math.inf), cost + price)
-        states = following
-    least = min(cost + 5 * len(s - y - done) for done, cost in states.items())
-    return 1 - least / (5 * len(s ^ y)) if s ^ y else 1.0
+# One label against one
 
 
 def way_up(case: Case, node: int, end: int) -> set[int]:
@@ -188,78 +159,17 @@ def way_up(case: Case, node: int, end: int) -> set[int]:
     return way
 
 
-def meeting(case: Case, label: int, others: Labels) -> int:
-    """The lowest common ancestor of a label with the nearest of others, the deepest of several."""
-    nearest = min(case.hierarchy.distance(label, other) for other in others)
-    met = [
-        case.hierarchy.deepest_common_ancestor(label, other)
-        for other in others
-        if case.hierarchy.distance(label, other) == nearest
-    ]
-    return max(met, key=case.hierarchy.longest_depth)
-
-
-def extended(case: Case, s: Labels, y: Labels) -> tuple[Labels, Labels]:
-    """Both sets, extended to where they meet."""
-    sides = [
-        (s, {label: meeting(case, label, y) for label in s}),
-        (y, {label: meeting(case, label, s) for label in y}),
-    ]
-    result = []
-    for (labels, own), (_, theirs) in zip(sides, sides[::-1], strict=True):
-        reached = set().union(*(way_up(case, label, end) for label, end in own.items()))
-        joined = set(reached)
-        for end in set(theirs.values()) - reached:
-            below = [n for n in labels if end == ROOT or end in case.closed([n])]
-            joined |= way_up(case, min(below, key=lambda n: (case.hierarchy.longest_depth(n), n)), end)
-        result.append(joined)
-    return result[0], result[1]
-
-
 def _lca(formula: Callable[[int, int, int], float]) -> Callable[[Case, float], Value]:
-    """The mean of a formula of the sizes of both extended sets and of what they share; two empty sets have 1."""
+    """The mean of a formula of the sizes of both ways up to the lowest common ancestor, and of what they share."""
 
     def value(case: Case, _: float) -> float:
         values = []
         for s, y in terminals(case):
-            if not s or not y:
-                values.append(float(s == y))
-                continue
-            one, two = extended(case, s, y)
-            values.append(formula(len(one), len(two), len(one & two)))
+            one, two = min(s, default=ROOT), min(y, default=ROOT)
+            end = meet(case, one, two)
+            predicted, true = way_up(case, one, end), way_up(case, two, end)
+            values.append(formula(len(predicted), len(true), len(predicted & true)))
         return mean(values)
-
-    return value
-
-
-def kernel_distance(case: Case, _: float) -> float:
-    """The square root of K(S, S) + K(Y, Y) - 2K(S, Y), K the sum over pairs of the weight of shared ancestors."""
-
-    def product_of(one: Labels, two: Labels) -> float:
-        shared = [case.closed([left]) & case.closed([right]) for left in one for right in two]
-        return sum(0.75 ** (case.hierarchy.longest_depth(node) - 1) for nodes in shared for node in nodes)
-
-    values = []
-    for s, y in terminals(case):
-        square = product_of(s, s) + product_of(y, y) - 2 * product_of(s, y)
-        values.append(math.sqrt(square) if square > 1e-12 else 0.0)
-    return mean(values)
-
-
-def contribution(case: Case, label: int, others: Labels) -> float:
-    """The sum of 1 - distance / 2, cut to [-1, 1]."""
-    return min(1.0, max(-1.0, sum(1 - case.hierarchy.distance(label, other) / 2 for other in others)))
-
-
-def _sun_lim(is_precision: bool) -> Callable[[Case, float], Value]:
-    def value(case: Case, _: float) -> float:
-        sets = terminals(case)
-        hits = sum(len(s & y) for s, y in sets)
-        false = [contribution(case, label, y) for s, y in sets for label in s - y]
-        missed = [contribution(case, label, s) for s, y in sets for label in y - s]
-        part = max(0.0, hits + sum(false) + sum(missed))
-        whole = hits + (len(false) + sum(missed) if is_precision else len(missed) + sum(false))
-        return part / whole if whole > 0 else 0.0
 
     return value
 
@@ -271,16 +181,13 @@ LATER: dict[str, Callable[[Case, float], Value]] = {
     "label_ranking_average_precision": _of_labels(average_precision),
     "instance_auc": _of_labels(instance_auc),
     "micro_auc": micro_auc,
+    "macro_auc": macro_auc,
     "argmax_level_accuracy": argmax_level_accuracy,
     "psp_printed@k": psp_printed,
     "psndcg@k": psndcg,
     "hamming_annotated": hamming_annotated,
     "shortest_path_sum": shortest_path_sum,
-    "mgia": mgia,
     "lca_precision": _lca(lambda s, y, both: both / s),
     "lca_recall": _lca(lambda s, y, both: both / y),
     "lca_f1": _lca(lambda s, y, both: 2 * both / (s + y)),
-    "distance_precision": _sun_lim(is_precision=True),
-    "distance_recall": _sun_lim(is_precision=False),
-    "kernel_distance": kernel_distance,
 }

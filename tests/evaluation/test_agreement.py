@@ -81,10 +81,24 @@ def test_near_misses_cost_less_with_the_hierarchical_distance() -> None:
 
 def test_documents_of_one_annotator_do_not_count() -> None:
     one, two = encode(FLAT, [["a"], ["b"], [], ["c"]]), encode(FLAT, [["a"], [], ["b"], ["d"]])
-    assert agreement(FLAT, one, two, resamples=20).documents == 2
+    found = agreement(FLAT, one, two, resamples=20)
+    assert (found.documents, found.left_out) == (2, 2)
+    assert "on 2 documents (2 more lack labels of one of them): alpha " in str(found)
     with pytest.raises(TreelabelError, match="no document has labels of both annotators"):
         agreement(FLAT, one, encode(FLAT, [[], [], ["a"], []]))
     assert math.isnan(krippendorff_alpha(FLAT, [one, encode(FLAT, [[], [], ["a"], []])]))
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    one, two = encode(FLAT, [["a"], ["b"]]), encode(FLAT, [["a"]])
+    with pytest.raises(TreelabelError, match="annotators of 2, 1 documents cannot be compared"):
+        agreement(FLAT, one, two)
+    with pytest.raises(TreelabelError, match="annotators of 2, 1 documents cannot be compared"):
+        krippendorff_alpha(FLAT, [one, two])
+    with pytest.raises(TreelabelError, match="at least 2 annotators, found 1"):
+        krippendorff_alpha(FLAT, [one])
+    with pytest.raises(TreelabelError, match="distance = euclidean, expected hierarchical or nominal"):
+        krippendorff_alpha(FLAT, [one, one], "euclidean")  # type: ignore[arg-type]
 
 
 def test_all_alike_has_no_alpha() -> None:
@@ -93,6 +107,9 @@ def test_all_alike_has_no_alpha() -> None:
     assert math.isnan(found.alpha.value)
     assert found.exact.low == pytest.approx(0.025 ** (1 / 4))
     assert found.to_json()["alpha"] == {"value": None, "low": None, "high": None}
+    assert "alpha is not defined, as all annotations are the same; one against the other" in str(found)
+    assert "nan" not in str(found)
+    assert "on 1 document: " in str(agreement(FLAT, same[:1], same[:1], resamples=20))
 
 
 def test_evaluate_prints_agreement_as_a_ceiling(tmp_path: Path, run: Run) -> None:
@@ -114,3 +131,27 @@ def test_evaluate_prints_agreement_as_a_ceiling(tmp_path: Path, run: Run) -> Non
     ended = run(*given, "--second-labels", "third")
     assert ended.code == 2
     assert "third" in ended.err
+    # Before anything is judged, here by predictions of other documents.
+    (tmp_path / "other.jsonl").write_text('{"id": "x", "labels": ["B"]}\n')
+    ended = run("evaluate", tmp_path / "test.csv", tmp_path / "other.jsonl", "--second-labels", "secnd")
+    assert (ended.code, "no column 'secnd'" in ended.err, "did you mean second" in ended.err) == (2, True, True)
+    # A column of something else.
+    ended = run(*given, "--second-labels", "text")
+    assert "the labels of column text are all others than the true ones" in ended.err
+
+
+@pytest.mark.filterwarnings("default::treelabel.data.SkippedRowsWarning")
+def test_rows_that_are_skipped_in_either_column_do_not_shift_the_others(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "test.taxonomy.tsv").write_text("Root\tA\nRoot\tB\nA\tC\n")
+    lines, predicted = ["id,text,label,second"], []
+    for number in range(40):
+        true = ["A > C", "B"][number % 2]
+        lines.append(f"{number},t{number},{'no' if number == 3 else true},{'no' if number == 8 else true}")
+        predicted.append(f'{{"id": "{number}", "labels": ["{true}"]}}')
+    (tmp_path / "test.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "predicted.jsonl").write_text("\n".join(predicted) + "\n")
+    given = ("evaluate", tmp_path / "test.csv", tmp_path / "predicted.jsonl", "--labels", "label", "--metrics", "hf1")
+    ended = run(*given, "--second-labels", "second")
+    assert (ended.code, "unknown label 'no'" in ended.err) == (2, True)
+    found = run(*given, "--second-labels", "second", "--on-error", "skip", "--json").json["agreement"]
+    assert (found["documents"], found["alpha"]["value"]) == (38, 1)

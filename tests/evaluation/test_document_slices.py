@@ -1,15 +1,24 @@
 """Parts of the documents: values, intervals, tests and their correction, and the option --by."""
 
+import json
 import math
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.helpers import Run
-from treelabel import Dataset, Hierarchy, TreelabelError, evaluate
-from treelabel.evaluation.document_slices import part_of, rows_by_label, rows_by_value, slice_table
+from treelabel import Dataset, Hierarchy, Scores, TreelabelError, evaluate
+from treelabel.evaluation.document_slices import (
+    MOST_SHOWN,
+    _random_parts,
+    part_of,
+    rows_by_label,
+    rows_by_value,
+    slice_table,
+)
 
 TREE = Hierarchy.from_paths(["A > C", "A > D", "B"])
 NAMES = ["hf1", "micro_f1", "shortest_path", "macro_f1"]
@@ -141,4 +150,93 @@ def test_the_option_by_names_the_worst_part_first(files: Path, run: Run) -> None
     by_label = run(*given, "--by", "label", "--json").json["slices"]
     assert {row["name"] for row in by_label["rows"]} == {"A", "A > C", "B"}
     ended = run(*given, "--by", "year")
-    assert (ended.code, "has no such column; expected one of: language" in ended.err) == (2, True)
+    assert (ended.code, "not a further column of" in ended.err, "expected one of: language" in ended.err) == (
+        2,
+        True,
+        True,
+    )
+
+
+def test_a_misspelt_column_is_told_before_anything_is_judged(files: Path, run: Run) -> None:
+    (files / "other.jsonl").write_text('{"id": "x", "labels": ["B"]}\n')
+    ended = run("evaluate", files / "test.csv", files / "other.jsonl", "--by", "langage")
+    assert (ended.code, "did you mean language?" in ended.err) == (2, True)
+    ended = run("evaluate", files / "test.csv", files / "other.jsonl", "--by", "level:4")
+    assert (ended.code, "level 4: the hierarchy has levels 1 to 2" in ended.err) == (2, True)
+
+
+def test_a_column_may_begin_late(tmp_path: Path, run: Run) -> None:
+    rows: list[dict[str, Any]] = [
+        {"id": str(number), "text": "t", "labels": ["A" if number % 3 else "B"]} for number in range(9000)
+    ]
+    for row in rows[-20:]:
+        row["year"] = 2026
+    truth, predicted = tmp_path / "truth.jsonl", tmp_path / "predicted.jsonl"
+    truth.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    predicted.write_text("".join(json.dumps({"id": row["id"], "labels": ["A"]}) + "\n" for row in rows))
+    found = run("evaluate", truth, predicted, "--by", "year", "--metrics", "hf1", "--json").json["slices"]
+    assert {row["name"]: row["documents"] for row in found["rows"]} == {"2026": 20, "(missing)": 8980}
+
+
+def test_tables_say_what_is_not_there() -> None:
+    truth, decisions = random_result(60)
+    result = evaluate(truth, decisions, hierarchy=TREE, metrics=["hf1"])
+    none = slice_table(result, rows_by_value(range(60)), by="id")
+    assert str(none) == "id: 60 parts, none with 5 documents or more, so nothing is judged."
+    # A part that is all documents has no others.
+    only = slice_table(result, rows_by_value(["x"] * 60), resamples=20)
+    assert "nan" not in str(only)
+    assert "Holm" not in str(only)
+    assert only.to_json()["rows"][0]["difference"] is None
+
+
+def test_a_part_in_which_no_document_counts_has_no_value() -> None:
+    truth: list[list[str]] = [["B"], []] * 10
+    scores = Scores(TREE, np.tile([[0.5, 0.25, 0.25, 0.25]], (20, 1)))
+    result = evaluate(truth, scores=scores, hierarchy=TREE, metrics=["recall@1"])
+    told = str(slice_table(result, rows_by_value(["some", "none"] * 10), resamples=20))
+    assert told.splitlines()[2].split(maxsplit=2) == ["none", "10", "(no value: no document counts)"]
+    assert "nan" not in told
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        (np.arange(58, 64), r"int64 \(6,\) from 58 to 63"),
+        (np.arange(-5, 3), r"from -5 to 2"),
+        (np.ones(6, np.int64), r"from 1 to 1"),
+        (np.arange(60) < 10, r"bool \(60,\)$"),
+        (np.arange(6.0), r"float64 \(6,\)$"),
+    ],
+)
+def test_what_are_no_rows_is_refused(rows: Any, found: str) -> None:
+    truth, decisions = random_result(60)
+    result = evaluate(truth, decisions, hierarchy=TREE, metrics=["hf1"])
+    with pytest.raises(TreelabelError, match=f"part 'x': expected numbers of rows from 0 to 59, each once, .*{found}"):
+        slice_table(result, {"x": rows}, resamples=5)
+
+
+def test_a_long_table_shows_the_worst_parts() -> None:
+    documents = 5 * (MOST_SHOWN + 3)
+    truth, decisions = random_result(documents)
+    result = evaluate(truth, decisions, hierarchy=TREE, metrics=["hf1"])
+    table = slice_table(result, rows_by_value([number // 5 for number in range(documents)]), resamples=5)
+    lines = str(table).splitlines()
+    assert len(table.rows) == len(table.to_json()["rows"]) == MOST_SHOWN + 3
+    assert lines[MOST_SHOWN + 1] == "... and 3 better parts (--json has all)."
+    assert lines[1].split()[0] == table.rows[0].name
+
+
+def test_random_parts_are_those_of_a_dense_sum() -> None:
+    truth, decisions = random_result(40)
+    result = evaluate(truth, decisions, hierarchy=TREE, metrics=["micro_f1"])
+    parts = next(iter(result.parts.values()))
+    drawn = list(_random_parts(parts, 7, 30, 0))
+    assert len(drawn) == 30
+    for sums in drawn:
+        assert [len(each) for each in sums] == [part.shape[1] for part in parts]
+        assert sums[3].tolist() == [7]
+        assert (np.minimum(sums[0], sums[1]) >= sums[2]).all()
+    means = np.mean([np.concatenate(sums) for sums in drawn], axis=0)
+    whole = np.concatenate([np.asarray(part.sum(axis=0)).ravel() for part in parts])
+    assert means == pytest.approx(whole * 7 / 40, abs=1.5)

@@ -1,5 +1,7 @@
 """The formal properties of metrics: as the paper's table 1 has them, and of functions of anybody's own."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from specs.programs.metric_properties import DEVIATIONS, PROPERTY_NAMES, TABLE
@@ -98,13 +100,48 @@ def test_what_is_not_a_number_is_not_better() -> None:
     found = check_metric(lambda truth, decisions, hierarchy: float("nan"), tries=12)
     assert not any(each.plain for each in found.properties)
     assert found.to_json()["properties"][0]["counter_example"]["better_value"] is None
+    assert {each.verdict for each in found.properties} == {"fails: a value is not a number"}
+
+
+def divides(truth: list[list[str]], decisions: list[list[str]], hierarchy: Hierarchy) -> float:
+    return 1 / 0
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        (divides, r"divides of truth \[\['A'\], .* failed: ZeroDivisionError: division by zero"),
+        (lambda truth, decisions: 1.0, "failed: TypeError: .*takes 2 positional arguments but 3 were given"),
+        (lambda *given: np.ones(3), r"expected a number, found an array of shape \(3,\)"),
+        (lambda *given: None, "expected a number, found None"),
+        (lambda *given: "0.5", "expected a number, found '0.5'"),
+        (lambda *given: 1j, "expected a number, found 1j"),
+        (lambda *given: {"mean": 1.0}, "expected a number, found {'mean': 1.0}"),
+        (3, "expected the name of a metric or a function, found 3"),
+    ],
+)
+def test_a_function_that_is_no_metric_is_named(metric: Any, message: str) -> None:
+    with pytest.raises(TreelabelError, match=message):
+        check_metric(metric, tries=12)
+
+
+def test_numbers_of_any_kind_are_numbers_and_what_is_given_may_be_changed() -> None:
+    def spoils(truth: list[list[str]], decisions: list[list[str]], hierarchy: Hierarchy) -> Any:
+        value = np.mean([float(true == predicted) for true, predicted in zip(truth, decisions, strict=True)])
+        truth.clear()
+        decisions.clear()
+        return np.array(value, np.float32)
+
+    kept = [each.plain for each in check_metric("subset_accuracy(sets=given)", tries=60).properties]
+    assert [each.plain for each in check_metric(spoils, tries=60).properties] == kept
 
 
 def test_metrics_of_scores_and_too_few_tries_are_refused() -> None:
     with pytest.raises(TreelabelError, match="hf1_auc is a metric of scores"):
         check_metric("hf1_auc")
-    with pytest.raises(TreelabelError, match="tries = 5, expected at least 6"):
-        check_metric("hf1", tries=5)
+    for tries in (5, "many"):
+        with pytest.raises(TreelabelError, match=f"tries = {tries}, expected at least 6"):
+            check_metric("hf1", tries=tries)  # type: ignore[arg-type]
 
 
 def test_the_command_prints_what_was_found(run: Run) -> None:
@@ -117,5 +154,6 @@ def test_the_command_prints_what_was_found(run: Run) -> None:
     assert stored["properties"][1]["verdict"] == "fails"
     assert stored["properties"][4]["plain"] is None
     assert run("check-metric", "wu_palmer", "--tries", "60", "--seed", "1", "--json").json["metric"] == "wu_palmer"
+    assert "--seed" in run("check-metric", "hf1", "--seed", "-1").err
     ended = run("check-metric", "hf2")
     assert (ended.code, "did you mean hf1" in ended.err) == (2, True)

@@ -94,7 +94,8 @@ def test_what_is_called_a_share_lies_between_0_and_1() -> None:
     for name in (
         "icm",
         "shortest_path",
-        "kernel_distance",
+        "shortest_path_sum",
+        "macro_auc",
         "resnik",
         "coverage_error",
         "cross_entropy",

@@ -1,5 +1,6 @@
 """Learning curves: the fit of a power law, what twice as many documents bring, and the command."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from tests.helpers import Run
 from treelabel import Dataset, Hierarchy, TreelabelError, load_sample, write
-from treelabel.experiment.learning_curve import LearningCurve, fit_power_law, learning_curve
+from treelabel.experiment.learning_curve import EXPONENTS, LearningCurve, fit_power_law, learning_curve
 
 SIZES = [100, 200, 400, 800]
 
@@ -30,6 +31,35 @@ def test_no_grid_point_fits_better() -> None:
                 for other_b in np.linspace(0, 5, 21):
                     other = np.sum((other_a + other_b * np.array(SIZES, float) ** -other_c - errors) ** 2)
                     assert lost <= other + 1e-9
+
+
+def test_of_curves_that_fit_equally_well_the_one_that_promises_least_is_taken() -> None:
+    # Two points lie on a curve of every exponent up to 1, from which on the floor is above 0.
+    a, b, c = fit_power_law([100, 200], np.array([0.4, 0.2]))
+    assert a + b * np.array([100.0, 200.0]) ** -c == pytest.approx([0.4, 0.2])
+    assert c == EXPONENTS[-1]
+
+
+def test_two_points_are_no_curve() -> None:
+    data = load_sample()
+    found = learning_curve(data[np.arange(0, len(data), 150)], "most_frequent", resamples=20)
+    assert len(found.points) == 2
+    assert math.isnan(found.doubled)
+    assert str(found).splitlines()[4].split() == [
+        *f"{2 * found.points[-1].documents} not extrapolated: two points do not show how a curve bends".split()
+    ]
+    assert found.to_json()["doubled"] == {
+        "documents": 2 * found.points[-1].documents,
+        "value": None,
+        "gain": {"value": None, "low": None, "high": None},
+    }
+
+
+def test_what_does_not_learn_gains_nothing() -> None:
+    data = load_sample()
+    found = learning_curve(data[np.arange(0, len(data), 40)], "nothing", resamples=20)
+    assert found.gain.value == 0
+    assert found.doubled == found.points[-1].interval.value
 
 
 def test_an_error_that_does_not_fall_promises_nothing() -> None:
@@ -60,8 +90,11 @@ def test_more_documents_are_better_and_parts_are_named(curve: LearningCurve) -> 
 
 def test_what_is_no_curve_is_refused() -> None:
     few = Dataset.of(["a"] * 10, [["x"], ["y"]] * 5, Hierarchy.flat("xy"))
-    with pytest.raises(TreelabelError, match="10 documents are too few for a curve"):
-        learning_curve(few)
+    for documents, told in ((10, "10 documents are"), (1, "1 document is")):
+        with pytest.raises(TreelabelError, match=f"{told} too few for a curve; expected 50 or more"):
+            learning_curve(few[np.arange(documents)])
+    with pytest.raises(TreelabelError, match=r"80 documents are left to learn, of which fewer than two of the parts"):
+        learning_curve(Dataset.of(["a"] * 100, [["x"], ["y"]] * 50, Hierarchy.flat("xy")), shares=(0.1, 1.0))
     for name in ("micro_f1", "hamming", "icm"):
         with pytest.raises(TreelabelError, match=f"{name} is no mean of shares"):
             learning_curve(few, metric=name)

@@ -22,9 +22,7 @@ FLAT = Hierarchy.flat("ab")
 
 def test_defaults_are_those_of_the_documentation() -> None:
     numbers = (("alpha", 2.0), ("alpha_2", 2.0), ("beta", 3.0))
-    others = {"mgia": ("max_distance", 5.0), "kernel_distance": ("base", 0.75)}
-    others |= {f"distance_{name}": ("acceptable", 2.0) for name in ("precision", "recall")}
-    expected = {"icm": numbers, "icm_norm": numbers} | {name: (each,) for name, each in others.items()}
+    expected = {"icm": numbers, "icm_norm": numbers}
     assert {name: row.numbers for name, row in METRICS.items() if row.numbers} == expected
     defaults = {name: row.default for name, row in METRICS.items() if row.parameter}
     assert defaults == {name: 1.0 if name == "hf_beta" else 5.0 for name in defaults}

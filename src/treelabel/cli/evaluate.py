@@ -3,7 +3,7 @@
 import json as jsonlib
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -23,12 +23,24 @@ from treelabel.core.errors import TreelabelError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import TypeAlias
 
+    from treelabel.core.types import LongArray
     from treelabel.data.data_file import DataFile
     from treelabel.evaluation.agreement import Agreement
     from treelabel.evaluation.document_slices import SliceTable
     from treelabel.evaluation.streaming import Judged, Opened
     from treelabel.hierarchy.hierarchy import Hierarchy
+    from treelabel.hierarchy.label_matrices import LabelMatrix
+
+    Further: TypeAlias = dict[str, SliceTable | Agreement]
+
+
+class Columns(NamedTuple):
+    """Columns of a test file that are looked at besides: that of parts, and that of a second annotator's labels."""
+
+    by: str | None
+    second_labels: str | None
 
 
 @o.with_read_options
@@ -135,20 +147,20 @@ def evaluate(
     }
     where = Sharding.of(shard, cluster)
     judged: Judged | None
-    slices: SliceTable | None = None
-    if where is None:
-        judged, slices = _judge_files(truth, predictions, read, train, rule, require_signature, by, asked)
-    elif by is not None or second_labels is not None:
+    further: Further = {}
+    if where is not None and (by is not None or second_labels is not None):
         raise TreelabelError("--by and --second-labels go with one file, without --shard and --cluster")
+    columns = Columns(by, second_labels)
+    if where is None:
+        judged, further = _judge_files(truth, predictions, read, train, rule, require_signature, columns, asked)
     else:
         judged = _judge_shards(where, truth, predictions, output, read, train, rule, require_signature, asked)
     if judged is not None:
-        test = predictions if is_model_folder(truth) else truth
-        ceiling = None if second_labels is None else _agreement(test, second_labels, read)
-        further = {name: each for name, each in (("slices", slices), ("agreement", ceiling)) if each is not None}
         written = _write_tables(judged, by_label_output, errors)
         systems = f"{truth} {predictions}" if is_model_folder(truth) else f"--truth {truth} --predictions {predictions}"
-        _print_judged(judged, further, intervals, by_label, written, json, f"treelabel report {systems} -o report.html")
+        # What came from a pipe is gone.
+        report = "" if STANDARD in (truth, predictions) else f"treelabel report {systems} -o report.html"
+        _print_judged(judged, further, intervals, by_label, written, json, report)
 
 
 def _write_tables(judged: "Judged", by_label: Path | None, errors: Path | None) -> list[str]:
@@ -167,7 +179,7 @@ def _write_tables(judged: "Judged", by_label: Path | None, errors: Path | None) 
 
 def _print_judged(
     judged: "Judged",
-    further: "Mapping[str, SliceTable | Agreement]",
+    further: "Further",
     intervals: bool,
     by_label: bool,
     written: list[str],
@@ -192,69 +204,89 @@ def _judge_files(
     train: Path | None,
     rule: str | None,
     require_signature: Path | None,
-    by: str | None,
+    columns: "Columns",
     asked: dict[str, Any],
-) -> "tuple[Judged, SliceTable | None]":
+) -> "tuple[Judged, Further]":
     """Judge a model, or predictions, in one pass."""
     from treelabel.data.io.tables import repeatable
 
     # Files are read more than once.
     if is_model_folder(truth):
         with repeatable(predictions, read.format) as test:
-            return _judge_model(truth, test, read, train, rule, require_signature, by, asked)
+            return _judge_model(truth, test, read, train, rule, require_signature, columns, asked)
     with repeatable(truth, read.format) as true, repeatable(predictions) as system:
-        return _judge(true, system, read, train, by, rule=rule, **asked)
+        return _judge(true, system, read, train, columns, rule=rule, **asked)
 
 
-def _slices(judged: "Judged", data: "DataFile", hierarchy: "Hierarchy", by: str | None) -> "SliceTable | None":
-    """Judge the parts of the documents that were asked for; the file is read once more, in the same order."""
+def _parts(data: "DataFile", hierarchy: "Hierarchy", by: str | None) -> "Mapping[str, LongArray]":
+    """Find the documents of each part that was asked for; the file is read in the order in which it will be judged."""
     from scipy import sparse
 
-    from treelabel.evaluation.document_slices import rows_by_label, rows_by_value, slice_table
+    from treelabel.core.registry import did_you_mean
+    from treelabel.evaluation.document_slices import rows_by_label, rows_by_value
 
     if by is None:
-        return None
+        return {}
     batches = list(data.batches(hierarchy, extra="others"))
     columns = list(dict.fromkeys(name for batch in batches for name in batch.extra))
     kind, _, level = by.partition(":")
     if by in columns:
-        values = [value for batch in batches for value in batch.extra[by].to_pylist()]
-        return slice_table(judged.result, rows_by_value(values), by=by)
+        # A column of JSON Lines may begin late.
+        rows = [batch.extra[by].to_pylist() if by in batch.extra else [None] * len(batch) for batch in batches]
+        return rows_by_value([value for values in rows for value in values])
     if by == "label" or (kind == "level" and level.isdigit()):
         labels = sparse.vstack([batch.labels for batch in batches], format="csr")
-        depth = None if by == "label" else int(level)
-        return slice_table(judged.result, rows_by_label(hierarchy, labels, depth), by=by)
-    known = ", ".join([*columns, "label", "level:1"])
-    raise TreelabelError(f"--by {by}: {data.path} has no such column; expected one of: {known}")
+        return rows_by_label(hierarchy, labels, None if by == "label" else int(level))
+    known = [*columns, "label", "level:1"]
+    hint = did_you_mean(by, known)
+    raise TreelabelError(
+        f"--by {by}: not a further column of {data.path}; expected one of: {', '.join(known)}{hint and f'; {hint}'}"
+    )
 
 
-def _agreement(file: Path, second_labels: str, read: o.ReadArguments) -> "Agreement":
-    """Read the labels of two annotators, and say how far they agree."""
-    from scipy import sparse
+def _further(
+    judged: "Judged", parts: "Mapping[str, LongArray]", by: str | None, ceiling: "Agreement | None"
+) -> "Further":
+    """Judge the parts of the documents that were asked for, and add what is known of a second annotator."""
+    from treelabel.evaluation.document_slices import slice_table
 
-    from treelabel.core.inputs import STANDARD
-    from treelabel.data.data_file import DataFile, with_hierarchy
+    found: Further = {}
+    if by is not None:
+        found["slices"] = slice_table(judged.result, parts, by=by, progress=None)
+    return found if ceiling is None else {**found, "agreement": ceiling}
+
+
+def _agreement(first: "DataFile", second: "DataFile", hierarchy: "Hierarchy", column: str) -> "Agreement":
+    """Read the labels of two annotators from two columns of a file, and say how far they agree."""
+    import numpy as np
+
     from treelabel.evaluation.agreement import agreement
 
-    if file == STANDARD:
-        raise TreelabelError("--second-labels reads the file again, which standard input (-) cannot be; name a file")
-    options = read.for_files(file).options(need_text=False)
-    taxonomy = options.pop("taxonomy")
-    columns = [options, {**options, "labels": [second_labels]}]
-    files, h, _ = with_hierarchy([DataFile.of(file, **each) for each in columns], taxonomy)
-    read_labels = [[batch.labels for batch in each.batches(h)] for each in files]
-    one, two = (sparse.vstack(batches, format="csr") for batches in read_labels)
-    if one.shape != two.shape:
-        raise TreelabelError(
-            f"{file}: {one.shape[0]:,} documents have labels that can be used, and {two.shape[0]:,} those of column "
-            f"{second_labels}; repair the rows that were skipped"
+    one, two = (_lines_and_labels(each, hierarchy) for each in (first, second))
+    # Either column may have rows that were skipped.
+    _, left, right = np.intersect1d(one[0], two[0], return_indices=True)
+    sets = one[1][left], two[1][right]
+    used = [hierarchy.closure(labels).sum(axis=0) > 0 for labels in sets]
+    if not (used[0] & used[1]).any():
+        print_note(
+            f"{first.path}: the labels of column {column} are all others than the true ones; is it the right one?"
         )
-    return agreement(h, one, two)
+    return agreement(hierarchy, *sets)
+
+
+def _lines_and_labels(file: "DataFile", hierarchy: "Hierarchy") -> "tuple[Any, LabelMatrix]":
+    """Read the labels of a file, and the lines on which documents begin, or their ids where there are no lines."""
+    import numpy as np
+    from scipy import sparse
+
+    batches = [(batch.lines, batch.ids, batch.labels) for batch in file.batches(hierarchy)]
+    lines = [ids if line is None else line for line, ids, _ in batches]
+    return np.concatenate(lines), sparse.vstack([labels for *_, labels in batches], format="csr")
 
 
 def _judge(
-    truth: Path, predictions: Path, read: o.ReadArguments, train: Path | None, by: str | None, **asked: Any
-) -> "tuple[Judged, SliceTable | None]":
+    truth: Path, predictions: Path, read: o.ReadArguments, train: Path | None, columns: "Columns", **asked: Any
+) -> "tuple[Judged, Further]":
     """Wire files to what judges them."""
     from treelabel.data.data_file import DataFile, with_hierarchy
     from treelabel.evaluation.streaming import Question, Survey, judge_files
@@ -269,8 +301,14 @@ def _judge(
     counted = Survey.of(h, lambda: learned[0].batches(h)) if learned else None
     is_scored = is_score_file(predictions)
     system: Opened = ScoreFile(predictions).batches if is_scored else lambda: opened_predictions(predictions, h, read)
+    # What is quick, and may be misspelt, comes before what takes long.
+    parts, ceiling = _parts(data, h, columns.by), None
+    if columns.second_labels is not None:
+        second = DataFile.of(truth, **{**options, "labels": [columns.second_labels]})
+        (first, second), of_both, _ = with_hierarchy([files[0], second], taxonomy)
+        ceiling = _agreement(first, second, of_both, columns.second_labels)
     judged = judge_files(h, lambda: data.batches(h), system, Question(**asked), counted, str(predictions))
-    return judged, _slices(judged, data, h, by)
+    return judged, _further(judged, parts, columns.by, ceiling)
 
 
 def _judge_model(
@@ -280,9 +318,9 @@ def _judge_model(
     train: Path | None,
     rule: str | None,
     require_signature: Path | None,
-    by: str | None,
+    columns: "Columns",
     asked: dict[str, Any],
-) -> "tuple[Judged, SliceTable | None]":
+) -> "tuple[Judged, Further]":
     """Wire a model and a test file to what judges them."""
     from treelabel.data.data_file import DataFile
     from treelabel.evaluation.streaming import Question, Survey, judge_files
@@ -303,8 +341,12 @@ def _judge_model(
         counted = Survey.of(h, lambda: DataFile.of(train, **of_train).batches(h))
     question = Question(rule=model.default_rule if rule is None else rule, **asked)
     system: Opened = lambda: answers(model, str(folder), data.batches(h), rule)  # noqa: E731  a name for the type checker
+    parts, ceiling = _parts(data, h, columns.by), None
+    if columns.second_labels is not None:
+        second = DataFile.of(test, **{**options, "labels": [columns.second_labels]})
+        ceiling = _agreement(data, second, with_unseen_labels(h, second, read.sep), columns.second_labels)
     judged = judge_files(h, lambda: data.batches(h), system, question, counted, str(folder))
-    return judged, _slices(judged, data, h, by)
+    return judged, _further(judged, parts, columns.by, ceiling)
 
 
 def _judge_shards(

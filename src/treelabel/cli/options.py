@@ -23,7 +23,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a progr
 RawOption = Annotated[
     bool, typer.Option("--raw", help="Write CSV cells as they are, even what a spreadsheet would run as a formula.")
 ]
-SeedOption = Annotated[int, typer.Option(help="Seed of the random numbers.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
 SignatureOption = Annotated[
     Path | None,
     typer.Option(

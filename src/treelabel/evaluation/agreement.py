@@ -7,7 +7,7 @@ against each other is a ceiling for what a system can be seen to reach against o
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy import sparse
@@ -27,19 +27,27 @@ BLOCK = 1024
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far two annotators agree: alpha by both distances, and the hF1 and exact sets of one against the other."""
+    """How far two annotators agree: alpha by both distances, and the hF1 and exact sets of one against the other.
+
+    `left_out` documents lack labels of one of them, or of both.
+    """
 
     documents: int
     alpha: Interval
     nominal: float
     hf1: Interval
     exact: Interval
+    left_out: int = 0
 
     def __str__(self) -> str:
+        documents = "1 document" if self.documents == 1 else f"{self.documents:,} documents"
+        others = f" ({self.left_out:,} more lack labels of one of them)" if self.left_out else ""
+        alpha = f"alpha {self.alpha} with the hierarchical distance, {self.nominal:.4f} with the nominal one"
+        if np.isnan(self.alpha.value):
+            alpha = "alpha is not defined, as all annotations are the same"
         return (
-            f"agreement of two annotators on {self.documents:,} documents: alpha {self.alpha} with the hierarchical "
-            f"distance, {self.nominal:.4f} with the nominal one; one against the other: hf1 {self.hf1}, exact sets "
-            f"{self.exact}. A system that is judged by one of them cannot be expected to show more."
+            f"agreement of two annotators on {documents}{others}: {alpha}; one against the other: hf1 {self.hf1}, "
+            f"exact sets {self.exact}. A system that is judged by one of them cannot be expected to show more."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -51,6 +59,7 @@ class Agreement:
 
         return {
             "documents": self.documents,
+            "left_out": self.left_out,
             "alpha": ends(self.alpha),
             "alpha_nominal": self.nominal if np.isfinite(self.nominal) else None,
             "hf1": ends(self.hf1),
@@ -83,6 +92,11 @@ def krippendorff_alpha(
     >>> round(krippendorff_alpha(h, [one, two]), 3), round(krippendorff_alpha(h, [one, two], "nominal"), 3)
     (0.788, 0.667)
     """
+    if len(annotations) < 2:
+        raise TreelabelError(f"expected the labels of at least 2 annotators, found {len(annotations)}")
+    _require_same_documents(annotations)
+    if distance not in get_args(LabelDistance):
+        raise TreelabelError(f"distance = {distance}, expected {' or '.join(get_args(LabelDistance))}")
     observed, expected, _ = _distances(hierarchy, annotations, distance)
     return float(1 - observed.mean() / expected) if len(observed) and expected > 0 else float("nan")
 
@@ -105,6 +119,7 @@ def agreement(
     -------
     Agreement
     """
+    _require_same_documents((first, second))
     both = (row_sizes(first) > 0) & (row_sizes(second) > 0)
     if not both.any():
         raise TreelabelError("no document has labels of both annotators; agreement needs some")
@@ -122,7 +137,16 @@ def agreement(
         krippendorff_alpha(hierarchy, sets, "nominal"),
         judged.interval("hf1", resamples=resamples, seed=seed),
         judged.interval("subset_accuracy", resamples=resamples, seed=seed),
+        int(np.count_nonzero(~both)),
     )
+
+
+def _require_same_documents(annotations: Sequence[LabelMatrix]) -> None:
+    counts = [each.shape[0] for each in annotations]
+    if len(set(counts)) > 1:
+        raise TreelabelError(
+            f"annotators of {', '.join(f'{count:,}' for count in counts)} documents cannot be compared"
+        )
 
 
 def _distances(

@@ -4,18 +4,20 @@ A result that kept its documents is cut, not computed anew. Whether a part diffe
 drawing as many documents at random, and corrected for the number of parts by Holm's procedure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy
+from scipy import sparse
 
 from treelabel.core.errors import TreelabelError
-from treelabel.core.types import DoubleArray, LongArray
+from treelabel.core.progress import progress_bar
+from treelabel.core.types import LongArray
 from treelabel.evaluation.result import Result
 from treelabel.evaluation.significance import holm
-from treelabel.evaluation.statistics import Interval, weighted_sums
+from treelabel.evaluation.statistics import Interval
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.metrics.batch import closed_sets
@@ -23,6 +25,10 @@ from treelabel.metrics.batch import closed_sets
 MISSING = "(missing)"
 # Parts with a corrected p below this are marked.
 MARK_LEVEL = 0.05
+# Parts that a table for people has; JSON has all.
+MOST_SHOWN = 40
+# Documents that random parts hold at a time.
+BLOCK = 500_000
 # Permutations at least as extreme that are counted; of fewer, the tail of a normal distribution is taken.
 FEWEST_EXTREME = 10
 
@@ -42,7 +48,8 @@ class SliceRow:
 class SliceTable:
     """A metric on parts of the documents, worst first; `str` is a table, with * where the corrected p is below 0.05.
 
-    `few` counts parts that were left out because they have too few documents, and `note` says what else is to be known.
+    `few` counts parts that were left out because they have fewer than `least` documents, and `note` says what else is
+    to be known.
     """
 
     metric: str
@@ -50,15 +57,19 @@ class SliceTable:
     rows: tuple[SliceRow, ...]
     few: int = 0
     note: str = ""
+    least: int = 5
 
     def __str__(self) -> str:
-        width = max([len(self.by), *(len(row.name) for row in self.rows)])
+        if not self.rows:
+            return f"{self.by}: {self.few:,} parts, none with {self.least} documents or more, so nothing is judged."
+        shown = self.rows[:MOST_SHOWN]
+        width = max([len(self.by), *(len(row.name) for row in shown)])
         lines = [f"{self.by:<{width}}  documents  {self.metric}, and the difference to all others, worst first"]
-        for row in self.rows:
-            mark = "*" if row.p_value < MARK_LEVEL else ""
-            value = f"{row.interval.value:.4f} {'(no interval)' if row.interval.reason else row.interval.ends}"
-            lines.append(f"{row.name:<{width}}  {row.documents:>9,}  {value}  {row.difference:+.4f}{mark}")
-        notes = [f"* p < {MARK_LEVEL} after Holm's correction over {len(self.rows)} parts."]
+        lines += [f"{row.name:<{width}}  {row.documents:>9,}  {_told(row)}".rstrip() for row in shown]
+        more = len(self.rows) - len(shown)
+        notes = [f"... and {more:,} better parts (--json has all)."] if more else []
+        tested = sum(not np.isnan(row.p_value) for row in self.rows)
+        notes += [f"* p < {MARK_LEVEL} after Holm's correction over {tested:,} parts."] if tested else []
         notes += [f"Left out: {self.few:,} with too few documents."] if self.few else []
         notes += [self.note] if self.note else []
         return "\n".join([*lines, *notes])
@@ -80,17 +91,31 @@ class SliceTable:
         return {"metric": self.metric, "by": self.by, "rows": rows, "left_out": self.few, "note": self.note}
 
 
-def rows_by_value(values: Sequence[Any]) -> dict[str, LongArray]:
-    """Return the row numbers of each value; missing ones belong together.
+def _told(row: SliceRow) -> str:
+    """Write the value of a part, its interval, and its difference to the others, if there are any."""
+    if np.isnan(row.interval.value):
+        return "(no value: no document counts)"
+    mark = "*" if row.p_value < MARK_LEVEL else ""
+    difference = "" if np.isnan(row.difference) else f"{row.difference:+.4f}{mark}"
+    return f"{row.interval.value:.4f} {'(no interval)' if row.interval.reason else row.interval.ends}  {difference}"
 
-    >>> {name: rows.tolist() for name, rows in rows_by_value(["en", "fr", None, "en"]).items()}
-    {'(missing)': [2], 'en': [0, 3], 'fr': [1]}
+
+def rows_by_value(values: Sequence[Any]) -> dict[str, LongArray]:
+    """Return the row numbers of each value; missing ones belong together, and a list counts as a whole.
+
+    >>> {name: rows.tolist() for name, rows in rows_by_value(["en", "fr", None, ["en", "fr"], "en"]).items()}
+    {'(missing)': [2], 'en': [0, 4], 'en, fr': [3], 'fr': [1]}
     """
-    names = np.array(
-        [MISSING if value is None or value != value or value == "" else str(value) for value in values], object
-    )
-    kinds, codes = np.unique(names, return_inverse=True)
-    return {str(kind): np.flatnonzero(codes == code) for code, kind in enumerate(kinds)}
+    kinds, codes = np.unique(np.array([_name(value) for value in values], object), return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(codes, minlength=len(kinds)))[:-1]) if len(kinds) else []
+    return {str(kind): rows for kind, rows in zip(kinds, parts, strict=True)}
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_name, value)) or MISSING
+    return MISSING if value is None or value != value or value == "" else str(value)
 
 
 def rows_by_label(hierarchy: Hierarchy, labels: LabelMatrix, depth: int | None = None) -> dict[str, LongArray]:
@@ -131,6 +156,7 @@ def slice_table(
     least: int = 5,
     resamples: int = 1000,
     seed: int = 0,
+    progress: bool | None = False,
 ) -> SliceTable:
     """Judge parts of the documents by one metric, with intervals, and test each against all other documents.
 
@@ -148,6 +174,8 @@ def slice_table(
         How many documents a part must have.
     resamples, seed : int
         As for `Result.interval`; also how many random parts of the same size are drawn for p.
+    progress : bool, optional
+        Whether to show a progress bar; None where somebody looks.
 
     Returns
     -------
@@ -162,19 +190,38 @@ def slice_table(
     """
     name = metric or next(iter(result.values))
     row, value = result.value_function(name)
-    kept = {part: rows for part, rows in slices.items() if len(rows) >= least}
+    for part, rows in slices.items():
+        _require_rows(part, rows, result.count)
+    kept = {part: np.asarray(rows, np.int64) for part, rows in slices.items() if len(rows) >= least}
     is_tested = result.groups is None
+    alone = replace(result, metrics=[row], parts={row.key: result.parts[row.key]}, sums={row.key: result.sums[row.key]})
     results = []
-    for part, rows in kept.items():
-        interval = part_of(result, rows).interval(name, resamples=resamples, seed=seed)
-        compared = _against_others(result.parts[row.key], value, rows, resamples if is_tested else 0, seed)
-        results.append((part, len(rows), interval, *compared))
+    with progress_bar("parts", len(kept), progress) as done:
+        for number, (part, rows) in enumerate(kept.items()):
+            interval = part_of(alone, rows).interval(name, resamples=resamples, seed=seed)
+            compared = _against_others(result.parts[row.key], value, rows, resamples if is_tested else 0, seed)
+            results.append((part, len(rows), interval, *compared))
+            done(number + 1, part)
     corrected = holm([p for *_, p in results]).tolist() if results else []
     table = [SliceRow(*each[:4], p) for each, p in zip(results, corrected, strict=True)]
     sign = 1 if row.higher_is_better else -1
     table.sort(key=lambda each: (np.isnan(each.interval.value), sign * each.interval.value, -each.documents, each.name))
     note = "" if is_tested else "Not tested: documents of a group are not independent."
-    return SliceTable(name, by, tuple(table), len(slices) - len(kept), note)
+    return SliceTable(name, by, tuple(table), len(slices) - len(kept), note, least)
+
+
+def _require_rows(part: str, rows: LongArray, documents: int) -> None:
+    """Refuse what are no row numbers, each once: a mask would be taken for rows 0 and 1."""
+    given = np.asarray(rows)
+    if given.ndim == 1 and (given.dtype.kind in "iu" or not len(given)):
+        inside = given[(given >= 0) & (given < documents)]
+        if len(np.unique(inside)) == len(given):
+            return
+    ends = f" from {given.min()} to {given.max()}" if given.dtype.kind in "iu" and given.size else ""
+    raise TreelabelError(
+        f"part {part!r}: expected numbers of rows from 0 to {documents - 1:,}, each once, found an array of "
+        f"{given.dtype} {given.shape}{ends}"
+    )
 
 
 def part_of(result: Result, rows: LongArray) -> Result:
@@ -201,13 +248,7 @@ def _against_others(
     if not resamples or not np.isfinite(observed):
         return observed, float("nan")
 
-    def draw(rng: np.random.Generator, size: int, count: int) -> DoubleArray:
-        weights = np.zeros((size, count))
-        for row in weights:
-            row[rng.choice(count, len(rows), replace=False)] = 1.0
-        return weights
-
-    drawn = np.array([difference(inside) for inside in weighted_sums(parts, draw, resamples, seed)])
+    drawn = np.array([difference(inside) for inside in _random_parts(parts, len(rows), resamples, seed)])
     known = drawn[np.isfinite(drawn)]
     extreme = int(np.sum(np.abs(known) >= abs(observed) * (1 - 1e-9)))
     counted = (extreme + 1) / (len(known) + 1)
@@ -217,3 +258,16 @@ def _against_others(
     # So few are as far out that the number of draws, and not the data, would set p.
     tail = 2 * float(scipy.special.ndtr(-abs(observed - known.mean()) / spread))
     return observed, min(counted, tail)
+
+
+def _random_parts(parts: tuple[Any, ...], size: int, times: int, seed: int) -> Iterator[tuple[Any, ...]]:
+    """Sum additive parts over so many documents, drawn without replacement: as much work as documents are drawn."""
+    rng, documents = np.random.default_rng(seed), parts[0].shape[0]
+    doubles = [part.astype(np.float64) if sparse.issparse(part) else np.asarray(part, np.float64) for part in parts]
+    block = max(1, min(times, BLOCK // max(size, *(part.shape[1] for part in parts))))
+    for begin in range(0, times, block):
+        count = min(block, times - begin)
+        chosen = np.concatenate([rng.choice(documents, size, replace=False) for _ in range(count)])
+        inside = sparse.csr_array((np.ones(len(chosen)), chosen, np.arange(count + 1) * size), (count, documents))
+        sums = [inside @ part for part in doubles]
+        yield from zip(*(each.toarray() if sparse.issparse(each) else each for each in sums), strict=True)

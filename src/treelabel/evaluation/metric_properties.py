@@ -73,6 +73,9 @@ class PropertyCheck:
         """The outcome in words."""
         if self.plain is None:
             return "not defined"
+        example = self.counter_example
+        if example is not None and (math.isnan(example.better_value) or math.isnan(example.worse_value)):
+            return "fails: a value is not a number"
         return "holds" if self.literal else "holds where all else is right" if self.plain else "fails"
 
 
@@ -142,7 +145,7 @@ def check_metric(
     >>> [(each.name, each.verdict) for each in check.properties][3:]  # doctest: +NORMALIZE_WHITESPACE
     [('hierarchical proximity', 'fails'), ('multi-label monotonicity', 'fails'), ('label vs. item quantity', 'fails')]
     """
-    if tries < len(SIZES):
+    if not isinstance(tries, int) or tries < len(SIZES):
         raise TreelabelError(f"tries = {tries}, expected at least {len(SIZES)}")
     name, value = _value_function(metric, higher_is_better)
     checks = []
@@ -156,13 +159,11 @@ def check_metric(
 def _value_function(metric: str | MetricFunction, higher_is_better: bool) -> tuple[str, "OutputValue"]:
     """Return the name of a metric, and the value of an output by it, higher being better."""
     if not isinstance(metric, str):
-        sign = 1 if higher_is_better else -1
-        return (
-            getattr(metric, "__name__", "metric"),
-            lambda outputs, predicted: (
-                sign * float(metric(_sorted_sets(outputs.truth), _sorted_sets(predicted), outputs.hierarchy))
-            ),
-        )
+        if not callable(metric):
+            raise TreelabelError(f"expected the name of a metric or a function, found {metric!r}")
+        function, sign = metric, 1 if higher_is_better else -1
+        name = getattr(metric, "__name__", "metric")
+        return name, lambda outputs, predicted: sign * _call(function, name, outputs, predicted)
     row = find_metric(metric)
     if "decisions" not in row.needs:
         raise TreelabelError(f"{row.name} is a metric of scores; the properties are those of metrics of decisions")
@@ -175,6 +176,21 @@ def _value_function(metric: str | MetricFunction, higher_is_better: bool) -> tup
         return number if row.higher_is_better else -number
 
     return row.name, value
+
+
+def _call(metric: MetricFunction, name: str, outputs: "Outputs", predicted: Sets) -> float:
+    """Call a metric of the user's, and say on what it failed."""
+    truth, decisions = _sorted_sets(outputs.truth), _sorted_sets(predicted)
+    where = f"{name} of truth {truth} and decisions {decisions}"
+    try:
+        value: Any = metric(truth, decisions, outputs.hierarchy)
+    except Exception as error:
+        raise TreelabelError(f"{where} failed: {type(error).__name__}: {error}") from error
+    if isinstance(value, np.ndarray) and value.ndim:
+        raise TreelabelError(f"{where}: expected a number, found an array of shape {value.shape}")
+    if not np.isrealobj(value) or not isinstance(value, int | float | np.number | np.ndarray | np.bool_):
+        raise TreelabelError(f"{where}: expected a number, found {value!r}")
+    return float(value)
 
 
 def _sorted_sets(sets: Sets) -> list[list[str]]:

@@ -146,9 +146,10 @@ class Result:
     def why_no_interval(self, name: str) -> str:
         """Tell why a metric, or a part of one, has no interval: a mean over labels with few documents; "" if it has."""
         metric, value = self.value_function(name)
-        if not metric.over_labels:
+        if metric.over_labels is None:
             return ""
-        return thin_labels(self.resampling_parts(metric), lambda sums: {"": value(sums)}, self.unit).get("", "")
+        parts = self.resampling_parts(metric)
+        return thin_labels(parts, lambda sums: {"": value(sums)}, self.unit, metric.over_labels).get("", "")
 
     def bootstrap_values(self, name: str, resamples: int = 1000, seed: int = 0) -> DoubleArray:
         """Compute a metric on resampled documents, the same draws for all results on as many documents.
@@ -197,13 +198,15 @@ class Result:
         for key in {metric.key: None for metric in self.metrics}:
             rows = [metric for metric in self.metrics if metric.key == key]
 
-            means = [metric for metric in rows if metric.over_labels]
+            means = [metric for metric in rows if metric.over_labels is not None]
             parts = self.resampling_parts(rows[0])
 
             def values(sums: tuple[Any, ...], rows: list[Metric] = rows) -> dict[str, float]:
                 return {name: value for metric in rows for name, value in self._named_values(metric, sums).items()}
 
-            reasons = thin_labels(parts, partial(values, rows=means), self.unit) if means else {}
+            reasons = {}
+            if means and means[0].over_labels is not None:
+                reasons = thin_labels(parts, partial(values, rows=means), self.unit, means[0].over_labels)
             shares = {name: count for metric in rows for name, count in share_documents(metric, parts).items()}
             result |= bootstrap_intervals(parts, values, resamples, level, seed, reasons, shares)
         return {name: result[name] for name in self.values}

@@ -11,6 +11,7 @@ from scipy import sparse
 from treelabel.core.compute import background, kernel
 from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray
+from treelabel.metrics.label_counts import frequent_labels_right
 from treelabel.metrics.shared_formulas import least_share
 
 # Numbers that a block of resamples holds: few enough to stay in a cache, enough to share the walk over sparse parts.
@@ -327,7 +328,10 @@ def _widening(documents: int, tail: float) -> float:
 
 
 def thin_labels(
-    parts: Sequence[Any], values: Callable[[tuple[Any, ...]], dict[str, float]], unit: str = "documents"
+    parts: Sequence[Any],
+    values: Callable[[tuple[Any, ...]], dict[str, float]],
+    unit: str = "documents",
+    extremes: Callable[[Any, int], tuple[Any, ...]] = frequent_labels_right,
 ) -> dict[str, str]:
     """Tell which averages over labels have no interval, as too many of their labels have too few documents.
 
@@ -335,12 +339,14 @@ def thin_labels(
 
     Parameters
     ----------
-    parts : sequence of sparse arrays
-        Predictions, truths and hits by label, and a column that counts documents.
+    parts : sequence of arrays or sparse arrays
+        Additive parts, such as predictions, truths and hits by label and a column that counts documents.
     values : callable
         Computes averages over labels, by name, from the sums of such parts.
     unit : str
         What a row is: "documents" or "groups".
+    extremes : callable
+        Makes sums of parts in which labels with as many documents have a value of 1, and others 0.
 
     Returns
     -------
@@ -351,11 +357,8 @@ def thin_labels(
     >>> thin_labels((truth, truth, truth, np.ones((6, 1))), lambda sums: {"mean": float(sums[2].mean())})
     {'mean': '67% of the labels have fewer than 5 documents'}
     """
-    # Without comparing sparse arrays, which sorts the indices of one in place, and other parts may share them.
-    predicted, true = (np.bincount(part.indices, part.data != 0, part.shape[1]) for part in parts[:2])
-    occurs = (predicted + true > 0).astype(np.float64)
-    # Where labels with enough documents are right and all others are wrong, the average is the share of the former.
-    shares = values((occurs, occurs, occurs * (true >= FEWEST_DOCUMENTS), np.ones(1)))
+    # Then the average is the share of the labels with enough documents.
+    shares = values(extremes(parts, FEWEST_DOCUMENTS))
     return {
         name: f"{1 - share:.0%} of the labels have fewer than {FEWEST_DOCUMENTS} {unit}"
         for name, share in shares.items()

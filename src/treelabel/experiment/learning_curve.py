@@ -27,6 +27,8 @@ SHARES = (0.125, 0.25, 0.5, 1.0)
 # Exponents that are tried; learning curves of texts have some 0.2 to 0.5.
 EXPONENTS = np.round(np.arange(0.05, 2.0001, 0.05), 2)
 FEWEST_DOCUMENTS = 20
+# Gains below this are rounding.
+ROUNDING = 1e-12
 # Held-out documents that a label must have before its gain is told.
 FEWEST_OF_LABEL = 5
 
@@ -73,7 +75,10 @@ class LearningCurve:
         lines = [f"{self.metric} of {self.held_out:,} held-out documents", "documents"]
         lines += [f"{p.documents:>9,}  {p.interval}  learned in {p.seconds:.1f} s" for p in self.points]
         twice = 2 * self.points[-1].documents
-        lines.append(f"{twice:>9,}  {self.doubled:.4f} expected: {self.gain.value:+.4f} {self.gain.ends}")
+        if np.isnan(self.doubled):
+            lines.append(f"{twice:>9,}  not extrapolated: {self.gain.reason}")
+        else:
+            lines.append(f"{twice:>9,}  {self.doubled:.4f} expected: {self.gain.value:+.4f} {self.gain.ends}")
         if self.labels:
             lines += ["", "labels that gained most by the last doubling (F1 with half, with all; true documents)"]
             lines += [
@@ -151,13 +156,19 @@ def learning_curve(
         raise TreelabelError(
             f"shares = {list(shares)}, expected at least two increasing numbers above 0, the last one 1"
         )
+    # Two parts have to be large enough: a half, and all, of four fifths.
+    fewest = 2 * FEWEST_DOCUMENTS * 5 // 4
+    if len(data) < fewest:
+        documents = "1 document is" if len(data) == 1 else f"{len(data):,} documents are"
+        raise TreelabelError(f"{documents} too few for a curve; expected {fewest} or more")
     held = folds(data, 5, seed)[0]
     order = np.random.default_rng(seed).permutation(np.setdiff1d(np.arange(len(data)), held))
     sizes = list(dict.fromkeys(round(share * len(order)) for share in shares))
     sizes = [size for size in sizes if size >= FEWEST_DOCUMENTS]
     if len(sizes) < 2:
         raise TreelabelError(
-            f"{len(data):,} documents are too few for a curve; expected {5 * FEWEST_DOCUMENTS // 2} or more"
+            f"{len(order):,} documents are left to learn, of which fewer than two of the parts {list(shares)} are "
+            f"{FEWEST_DOCUMENTS} or more; give more documents, or larger parts"
         )
     test, results, seconds = data[held], [], []
     with progress_bar("learning", len(sizes), progress) as done:
@@ -202,7 +213,8 @@ def fit_power_law(sizes: Sequence[int], errors: DoubleArray) -> tuple[float, flo
     [0.1, 2.0, 0.5]
     """
     best = (np.inf, 0.0, 0.0, 0.0)
-    for c in EXPONENTS:
+    # Of curves that fit equally well, the one that falls off fastest promises least.
+    for c in EXPONENTS[::-1]:
         x = np.asarray(sizes, np.float64) ** -c
         centred = x - x.mean()
         b = float(centred @ errors / (centred @ centred))
@@ -212,7 +224,6 @@ def fit_power_law(sizes: Sequence[int], errors: DoubleArray) -> tuple[float, flo
         elif a < 0:
             a, b = 0.0, max(0.0, float(x @ errors / (x @ x)))
         lost = float(np.sum((a + b * x - errors) ** 2))
-        # Of curves that fit equally well, the one that falls least fast promises least.
         if lost < best[0] - 1e-15:
             best = (lost, a, b, float(c))
     return best[1:]
@@ -221,7 +232,13 @@ def fit_power_law(sizes: Sequence[int], errors: DoubleArray) -> tuple[float, flo
 def _extrapolate(
     sizes: Sequence[int], results: Sequence[Result], name: str, resamples: int, seed: int
 ) -> tuple[float, Interval]:
-    """Return the value expected of twice as many documents, and the gain over the last point with its interval."""
+    """Return the value expected of twice as many documents, and the gain over the last point with its interval.
+
+    Two points lie on any number of curves, from a line that goes on to one that is over.
+    """
+    if len(sizes) < 3:
+        unknown = float("nan")
+        return unknown, Interval(unknown, unknown, unknown, reason="two points do not show how a curve bends")
     metric, _ = results[-1].value_function(name)
     parts = [result.parts[metric.key][0] for result in results]
     if results[-1].groups is not None:
@@ -232,7 +249,8 @@ def _extrapolate(
         if np.isnan(errors).any():
             return float("nan")
         _, b, c = fit_power_law(sizes, errors)
-        return float(b * (sizes[-1] ** -c - (2 * sizes[-1]) ** -c))
+        gained = float(b * (sizes[-1] ** -c - (2 * sizes[-1]) ** -c))
+        return gained if gained > ROUNDING else 0.0
 
     point = gain(tuple(part.sum(axis=0) for part in parts))
     drawn = np.array([gain(sums) for sums in bootstrap_sums(parts, resamples, seed)])

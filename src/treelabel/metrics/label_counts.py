@@ -35,6 +35,26 @@ def has_ancestors(hierarchy: Hierarchy, labels: LabelMatrix) -> BoolArray:
     return mark_with_all_parents(rows_of(labels), rows_of(hierarchy.parents(labels.indices)), labels.shape[1])
 
 
+def frequent_labels_right(parts: Parts, fewest: int) -> Sums:
+    """Make sums in which labels with enough documents are always right, and all others that occur always wrong.
+
+    Parameters
+    ----------
+    parts
+        What `label_counts` returns, or its sums over groups.
+    fewest
+        How many documents, or groups, are enough.
+
+    Returns
+    -------
+    Sums
+    """
+    # Without comparing sparse arrays, which sorts the indices of one in place, and other parts may share them.
+    predicted, true = (np.bincount(part.indices, part.data != 0, part.shape[1]) for part in parts[:2])
+    occurs = (predicted + true > 0).astype(np.float64)
+    return occurs, occurs, occurs * (true >= fewest), np.ones(1)
+
+
 def _mean(values: DoubleArray, sums: Sums) -> float:
     """Average over labels (or take the one row of sums); NaN without documents."""
     return float(values.mean()) if sums[3].sum() and len(values) else float("nan")

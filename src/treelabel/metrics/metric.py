@@ -182,10 +182,11 @@ class Metric:
 
     Either `documents` returns one value per document (NaN: not counted) and the metric is their mean, or `parts`
     returns additive parts and `value` the metric of their sums. Both take the number behind "@", for metrics that have
-    one. `over_labels` says that a value is a mean over labels, of counts as `label_counts` returns them: its interval
-    depends on the documents of each label. `is_share` says that the value of every document lies between 0 and 1, so
-    that something is known of the mean even where all documents have the same; where there are parts, that each column
-    of the first one counts the documents of a level. `note` says where other libraries mean something else by the name;
+    one. `over_labels` is set where a value is a mean over labels, whose interval depends on the documents of each: of
+    parts and a number, it makes sums in which labels with as many documents have the value 1, and others 0.
+    `is_share` says that the value of every document lies between 0 and 1, so that something is known of the mean even
+    where all documents have the same; where there are parts, that each column of the first one counts the documents of
+    a level. `note` says where other libraries mean something else by the name;
     `switches` are the conventions that can be changed, as in recall@5(empty=zero), and `numbers` the numbers with their
     defaults, as in icm(beta=2.5).
     """
@@ -202,7 +203,7 @@ class Metric:
     default: float = 0.0
     note: str = ""
     switches: tuple[Switch, ...] = ()
-    over_labels: bool = False
+    over_labels: Callable[[Parts, int], Sums] | None = None
     numbers: tuple[tuple[str, float], ...] = ()
     is_share: bool = False
 

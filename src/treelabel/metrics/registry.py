@@ -10,7 +10,6 @@ from treelabel.core.registry import Registry, did_you_mean, read_settings, split
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.metrics import (
-    common_ancestors,
     curves,
     label_counts,
     label_pairs,
@@ -48,10 +47,8 @@ R, R0, W, T, I = (  # noqa: E741  the papers' letters, as the documentation uses
     "Evaluating extreme hierarchical multi-label classification",
 )
 # Papers that these five cite.
-K, L, B, Z, J = (
+K, Z, J = (
     "Evaluation measures for hierarchical classification: a unified view and novel approaches",
-    "Hierarchical text classification and evaluation (Sun and Lim 2001)",
-    "Hierarchical multi-classification (Blockeel et al. 2002)",
     "A unified view of multi-label performance measures (Wu and Zhou 2017)",
     "Extreme multi-label loss functions (Jain et al. 2016)",
 )
@@ -105,18 +102,9 @@ _SUMMED = (
     "Distances of all pairs of a true and a predicted label are summed, so that equal sets of several labels are above "
     "0. The root stands for an empty set. One label each: shortest_path."
 )
-_LCA = (
-    "Of the most specific labels. Of equally near ones that with the deepest common ancestor counts; the root counts "
-    "where sets meet there. Two empty sets have 1, one empty set 0."
-)
-_PAIRED = "Of the most specific labels. Equal sets have 1, one empty set 0. max_distance is the cost of a lone label."
-_KERNEL = "Of the most specific labels; weights are base^(depth - 1). Two empty sets have 0."
-_CONTRIBUTED = (
-    "Of the most specific labels, summed over documents. acceptable is the distance at which a wrong label contributes "
-    "nothing; nearer ones count for the system, farther ones against it. 0/0 is 0."
-)
 _TIES = "Of all nodes; a label without a score has 0. Conventions, ties included, are those of scikit-learn."
 _HALVES = "Of all nodes; a label without a score has 0. Equal scores count half, as in scikit-learn's roc_auc_score."
+_CURVES = f"{_HALVES} Labels that are true in no document, or in all, do not count; scikit-learn's average is NaN then."
 _TOP = "Of all nodes; of equal scores the lowest id is first. A document whose scores are all 0 is wrong."
 _ICM_NOTE = (
     "alpha a + alpha_2 b - beta (a + b - c), with a, b and c the information of prediction, truth and both. The rule "
@@ -136,8 +124,9 @@ _ANY: _Options = {"is_share": False}
 _COUNTS: _Options = {"parts": label_counts.label_counts}
 _SETS: _Options = {"switches": (GIVEN,)}
 _MICRO: _Options = {**_COUNTS, **_SETS, "note": _COUNTED}
-_MACRO: _Options = {**_MICRO, "over_labels": True}
-_BINS: _Options = {**_COUNTS, "over_labels": True}
+_OVER_LABELS: _Options = {"over_labels": label_counts.frequent_labels_right}
+_MACRO: _Options = {**_MICRO, **_OVER_LABELS}
+_BINS: _Options = {**_COUNTS, **_OVER_LABELS}
 _CONSTRAINED: _Options = {"parts": label_counts.constrained_counts, "note": _ORPHANS}
 _FLAT: _Options = {**_SETS, "note": _EMPTY_IS_ZERO}
 _AGREE: _Options = {"note": _EMPTY_AGREES}
@@ -164,22 +153,20 @@ _K: _Options = {"parameter": "k", "default": 5.0, "switches": (ZEROS,), "note": 
 _K_ZERO: _Options = {**_K, "switches": (ZERO_EMPTY, ZEROS), "note": f"{_COUNTS_EMPTY} {_NOT_RANKED}"}
 _K_SKIP: _Options = {**_K, "switches": (SKIP_EMPTY, ZEROS), "note": f"{_SKIPS} {_NOT_RANKED}"}
 _RANKED: _Options = {"switches": (COUNT_EMPTY,), "note": _TIES}
+_DEEP: _Options = {**_RANKED, **_LOW, **_ANY, "note": f"{_TIES} What papers call coverage is one less."}
 _FIRST: _Options = {"switches": (COUNT_EMPTY,), "note": _TOP}
 _AVERAGE = "precision at each true label, averaged"
 _PAIR_BINS: _Options = {"parts": label_ranking.score_bins, "note": _HALVES}
+_LABEL_BINS: _Options = {
+    "parts": label_ranking.score_bins_by_label,
+    "over_labels": label_ranking.frequent_labels_ranked,
+    "note": _CURVES,
+}
 _ARGMAX: _Options = {"parts": label_ranking.argmax_matches, "is_share": True}
 _WIN: _Options = {"switches": (WIN_ROOT,)}
 _LOG_WIN: _Options = {"switches": (LOG_WIN_ROOT,)}
-_DISTANCES: _Options = {"numbers": (("max_distance", 5.0),), "note": _PAIRED}
-_VECTORS: _Options = {"numbers": (("base", 0.75),), "note": _KERNEL}
-_MEETING: _Options = {"note": _LCA}
-_CONTRIBUTIONS: _Options = {
-    "parts": label_pairs.distance_contributions,
-    "numbers": (("acceptable", 2.0),),
-    "note": _CONTRIBUTED,
-}
 _K_COUNTS: _Options = {**_K, "parts": ranking.top_k_counts}
-_K_LABELS: _Options = {**_K_COUNTS, "over_labels": True}
+_K_LABELS: _Options = {**_K_COUNTS, **_OVER_LABELS}
 
 
 def _rows(need: Need, *rows: tuple[Any, ...]) -> tuple[Metric, ...]:
@@ -233,15 +220,7 @@ _OF_DECISIONS = _rows(
     ("icm_norm", overlap.icm_norm, "information contrast scaled to [0, 1]", I, "frequencies", _ICM, _ICM_SUMS),
     ("propensity_f1", overlap.propensity_f1, "F1 with rare labels weighing more", I, "frequencies"),
     ("shortest_path", overlap.shortest_path, "edges between prediction and truth", R0, _LOW, {"note": _SEVERAL}, _ANY),
-    # Of distances between labels, any number of them
     ("shortest_path_sum", label_pairs.shortest_path_sum, "edges between all labels", R0, _LOW, {"note": _SUMMED}, _ANY),
-    ("mgia", label_pairs.mgia, "accuracy by the cheapest pairing of labels", K, _DISTANCES),
-    ("lca_precision", common_ancestors.lca_precision, "precision up to common ancestors", K, "tree", _MEETING),
-    ("lca_recall", common_ancestors.lca_recall, "recall up to common ancestors", K, "tree", _MEETING),
-    ("lca_f1", common_ancestors.lca_f1, "F1 up to common ancestors", K, "tree", _MEETING),
-    ("distance_precision", label_pairs.distance_precision, "precision with near misses", L, _CONTRIBUTIONS),
-    ("distance_recall", label_pairs.distance_recall, "recall with near misses", L, _CONTRIBUTIONS),
-    ("kernel_distance", label_pairs.kernel_distance, "distance of sums of label vectors", B, _LOW, _VECTORS, _ANY),
     # Of single labels
     ("leaf_accuracy", single_label.leaf_accuracy, "share of right most specific labels", R, _ONE, _PAIRS),
     ("level_accuracy", single_label.level_accuracy, "accuracy by depth, on closed sets", R, _LEVELS, _SETS),
@@ -250,6 +229,9 @@ _OF_DECISIONS = _rows(
     ("finest_accuracy", single_label.leaf_accuracy, "share of right most specific labels", W, _ONE, _PAIRS),
     ("onehot_win", single_label.onehot_win, "hierarchical win of the chosen leaf", W, _ONE, "tree", _WIN),
     ("wu_palmer", single_label.wu_palmer, "similarity by depth of the common ancestor", I, _ONE, _PAIRS),
+    ("lca_precision", single_label.lca_precision, "precision up to where labels meet", K, _ONE, "tree", _PAIRS),
+    ("lca_recall", single_label.lca_recall, "recall up to where labels meet", K, _ONE, "tree", _PAIRS),
+    ("lca_f1", single_label.lca_f1, "F1 up to where labels meet", K, _ONE, "tree", _PAIRS),
     ("leacock_chodorow", single_label.leacock_chodorow, "similarity by path length", I, _ONE, _PAIRS, _ANY),
     ("resnik", single_label.resnik, "information of the common ancestor", I, _ONE, "frequencies", _PAIRS, _ANY),
     ("lin", single_label.lin, "shared information among all", I, _ONE, "frequencies", _PAIRS),
@@ -273,10 +255,11 @@ _OF_SCORES = _rows(
     # Of the whole ranking
     ("ranking_loss", label_ranking.ranking_loss, "share of true labels below false ones", Z, _LOW, _RANKED),
     ("one_error", label_ranking.one_error, "share of documents whose best label is wrong", Z, _LOW, _FIRST),
-    ("coverage_error", label_ranking.coverage_error, "rank of the last true label", Z, _LOW, _RANKED, _ANY),
+    ("coverage_error", label_ranking.coverage_error, "rank of the last true label", Z, _DEEP),
     ("label_ranking_average_precision", label_ranking.label_ranking_average_precision, _AVERAGE, Z, _RANKED),
     ("instance_auc", label_ranking.instance_auc, "area under the ROC curve of each document", Z, {"note": _HALVES}),
     ("micro_auc", label_ranking.micro_auc, "area under the ROC curve of all labels", Z, _PAIR_BINS),
+    ("macro_auc", label_ranking.macro_auc, "mean area under the ROC curve of the labels", Z, _LABEL_BINS),
     ("argmax_level_accuracy", label_ranking.argmax_level_accuracy, "accuracy of each level's best node", R0, _ARGMAX),
     # Of the k best
     ("precision@k", ranking.precision_at_k, "hits among the k best / k", T, _K_ZERO),

@@ -114,6 +114,58 @@ def wu_palmer(batch: Batch) -> DoubleArray:
     return similarity.wu_palmer(batch.hierarchy, *batch.single_terminals)
 
 
+def _steps_up(batch: Batch) -> tuple[DoubleArray, DoubleArray]:
+    """Count the edges from the predicted and from the true label up to where they meet, once; needs a tree."""
+    if _steps_up not in batch._tables:
+        h, (true, predicted) = batch.hierarchy, batch.single_terminals
+        _ = h.parent
+        met = similarity.meeting_points(h, predicted, true)
+        one, two, shared = (np.where(nodes >= 0, h.depth[nodes], 0.0) for nodes in (predicted, true, met))
+        batch._tables[_steps_up] = one - shared, two - shared
+    steps: tuple[DoubleArray, DoubleArray] = batch._tables[_steps_up]
+    return steps
+
+
+def lca_precision(batch: Batch) -> DoubleArray:
+    """LCA precision (Kosmopoulos et al. 2015): |P & T| / |P|, P and T the ways from each label up to where they meet.
+
+    Both ways have their lowest common ancestor in common and nothing else, so this is 1 / (1 + edges up from the
+    predicted label). The root counts where they meet there, and stands for a document without labels. Needs a tree.
+
+    One value per document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> lca_precision(example()).round(3).tolist()
+    [1.0, 0.5, 0.5, 1.0]
+    """
+    return 1 / (1 + _steps_up(batch)[0])
+
+
+def lca_recall(batch: Batch) -> DoubleArray:
+    """LCA recall: |P & T| / |T| of the ways of `lca_precision`, which is 1 / (1 + edges up from the true label).
+
+    One value per document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> lca_recall(example()).round(3).tolist()
+    [0.5, 0.5, 0.5, 1.0]
+    """
+    return 1 / (1 + _steps_up(batch)[1])
+
+
+def lca_f1(batch: Batch) -> DoubleArray:
+    """LCA F1: 2 |P & T| / (|P| + |T|) of the ways of `lca_precision`, which is 2 / (2 + edges between the labels).
+
+    One value per document: shape (documents,).
+
+    >>> from treelabel.metrics.example import example
+    >>> lca_f1(example()).round(3).tolist()
+    [0.667, 0.5, 0.5, 1.0]
+    """
+    one, two = _steps_up(batch)
+    return 2 / (2 + one + two)
+
+
 def leacock_chodorow(batch: Batch) -> DoubleArray:
     """-ln(len / 2D), len the nodes on the shortest path between the labels, D the largest depth (root at 1).
 
