@@ -174,6 +174,24 @@ def _lca(formula: Callable[[int, int, int], float]) -> Callable[[Case, float], V
     return value
 
 
+def contribution(case: Case, label: int, others: Labels) -> float:
+    """The sum of 1 - distance / 2, cut to [-1, 1]."""
+    return min(1.0, max(-1.0, sum(1 - case.hierarchy.distance(label, other) / 2 for other in others)))
+
+
+def _sun_lim(is_precision: bool) -> Callable[[Case, float], Value]:
+    def value(case: Case, _: float) -> float:
+        sets = terminals(case)
+        hits = sum(len(s & y) for s, y in sets)
+        false = [contribution(case, label, y) for s, y in sets for label in s - y]
+        missed = [contribution(case, label, s) for s, y in sets for label in y - s]
+        part = max(0.0, hits + sum(false) + sum(missed))
+        whole = hits + (len(false) + sum(missed) if is_precision else len(missed) + sum(false))
+        return part / whole if whole > 0 else 0.0
+
+    return value
+
+
 LATER: dict[str, Callable[[Case, float], Value]] = {
     "ranking_loss": _of_labels(ranking_loss),
     "one_error": _of_labels(one_error),
@@ -190,4 +208,6 @@ LATER: dict[str, Callable[[Case, float], Value]] = {
     "lca_precision": _lca(lambda s, y, both: both / s),
     "lca_recall": _lca(lambda s, y, both: both / y),
     "lca_f1": _lca(lambda s, y, both: 2 * both / (s + y)),
+    "distance_precision": _sun_lim(is_precision=True),
+    "distance_recall": _sun_lim(is_precision=False),
 }

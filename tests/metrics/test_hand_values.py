@@ -22,7 +22,8 @@ FLAT = Hierarchy.flat("ab")
 
 def test_defaults_are_those_of_the_documentation() -> None:
     numbers = (("alpha", 2.0), ("alpha_2", 2.0), ("beta", 3.0))
-    expected = {"icm": numbers, "icm_norm": numbers}
+    near = (("acceptable", 2.0),)
+    expected = {"icm": numbers, "icm_norm": numbers, "distance_precision": near, "distance_recall": near}
     assert {name: row.numbers for name, row in METRICS.items() if row.numbers} == expected
     defaults = {name: row.default for name, row in METRICS.items() if row.parameter}
     assert defaults == {name: 1.0 if name == "hf_beta" else 5.0 for name in defaults}

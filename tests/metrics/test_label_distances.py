@@ -56,6 +56,23 @@ def test_labels_are_followed_up_to_where_they_meet(
     assert f1 == pytest.approx(2 / (2 + value("shortest_path_sum", truth, decisions)))
 
 
+def test_near_misses_count_for_and_far_ones_against_the_system() -> None:
+    # A right D, and G for F, 2 edges apart. With 4 acceptable: FpCon = FnCon = 1 - 2/4.
+    truth, decisions = [["D"], ["F"]], [["D"], ["G"]]
+    names = ["distance_precision(acceptable=4)", "distance_precision", "distance_recall(acceptable=4)"]
+    near = evaluate(truth, decisions, hierarchy=TREE, metrics=names)
+    assert near["distance_precision(acceptable=4)"] == pytest.approx((1 + 0.5 + 0.5) / (1 + 1 + 0.5))
+    assert near["distance_recall(acceptable=4)"] == pytest.approx((1 + 0.5 + 0.5) / (1 + 1 + 0.5))
+    assert near["distance_precision"] == pytest.approx(1 / 2)
+    # E for F, 5 edges apart, is cut to -1 on both sides, which leaves nothing.
+    assert value("distance_precision", ["F"], ["E"]) == 0
+    # A label too many, with the acceptable distance between: precision suffers, recall does not.
+    assert value("distance_precision", ["F"], ["F", "G"]) == pytest.approx(1 / 2)
+    assert value("distance_recall", ["F"], ["F", "G"]) == 1
+    with pytest.raises(TreelabelError, match="acceptable = 0: expected a distance above 0"):
+        value("distance_recall(acceptable=0)", ["F"], ["E"])
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

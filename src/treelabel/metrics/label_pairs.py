@@ -3,9 +3,10 @@
 import numpy as np
 
 from treelabel.core.compute import join_rows, kernel, with_room
+from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray, IntArray, LongArray
 from treelabel.hierarchy.label_matrices import LabelRows, rows_of
-from treelabel.metrics.batch import Batch
+from treelabel.metrics.batch import Batch, Context, Parts, Sums
 
 # The ancestors of some labels, the label and the root included, and the fewest edges up to each: the entries of label i
 # are ptr[i]:ptr[i + 1]. The root is one more than the last node.
@@ -32,6 +33,86 @@ def shortest_path_sum(batch: Batch) -> DoubleArray:
         closed = h.parent, rows_of(batch.closed_truth), rows_of(batch.closed_decisions)
         sums = join_rows(lambda start, stop: tree_path_sums(*closed, start, stop), len(batch))
         return sums
+    ways, true, predicted = terminal_ways(batch)
+    sums = join_rows(lambda start, stop: dag_path_sums(ways, len(h), true, predicted, start, stop), len(batch))
+    return sums
+
+
+def distance_contributions(batch: Batch, acceptable: float = 2.0) -> Parts:
+    """Count hits, false and missed labels of each document, and what wrong ones contribute, as Sun and Lim do.
+
+    A wrong label c contributes sum over the labels c' of the other set of 1 - distance(c, c') / acceptable, cut to
+    [-1, 1]; the distance is in edges. A document costs as much as the ancestors of both labels of every pair.
+
+    Parameters
+    ----------
+    batch
+        Documents with truth and decisions.
+    acceptable
+        The distance at which a contribution is 0.
+
+    Returns
+    -------
+    one matrix of shape (documents, 6): hits, false, missed, contributions of false and of missed labels, 1
+    """
+    if acceptable <= 0:
+        raise TreelabelError(f"acceptable = {acceptable:g}: expected a distance above 0")
+    ways, true, predicted = terminal_ways(batch)
+    nodes = len(batch.hierarchy)
+    parts: DoubleArray = join_rows(
+        lambda start, stop: contributions(ways, nodes, true, predicted, acceptable, start, stop), len(batch)
+    )
+    return (parts,)
+
+
+def distance_precision(sums: Sums, _: Context) -> float:
+    """Distance-based precision (Sun and Lim 2001), micro: max(0, TP + FpCon + FnCon) / (TP + FP + FnCon).
+
+    FpCon and FnCon sum what false and missed labels contribute. A denominator of 0 or less gives 0, and so do sets that
+    are all empty, as in flat metrics.
+
+    Takes the column sums of what `distance_contributions` returns.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> parts = lambda batch: distance_contributions(batch, 4.0)
+    >>> round(distance_precision(example_sums(parts), example_context()), 3)
+    0.737
+    """
+    hits, false, _missed, false_part, missed_part, documents = sums[0]
+    return _share(hits + false_part + missed_part, hits + false + missed_part, documents)
+
+
+def distance_recall(sums: Sums, _: Context) -> float:
+    """Distance-based recall (Sun and Lim 2001), micro: max(0, TP + FpCon + FnCon) / (TP + FN + FpCon).
+
+    As `distance_precision`.
+
+    Takes the column sums of what `distance_contributions` returns.
+
+    >>> from treelabel.metrics.example import example_context, example_sums
+    >>> parts = lambda batch: distance_contributions(batch, 4.0)
+    >>> round(distance_recall(example_sums(parts), example_context()), 3)
+    0.737
+    """
+    hits, _false, missed, false_part, missed_part, documents = sums[0]
+    return _share(hits + false_part + missed_part, hits + missed + false_part, documents)
+
+
+def _share(part: float, whole: float, documents: float) -> float:
+    if not documents:
+        return float("nan")
+    return float(max(0.0, part) / whole) if whole > 0 else 0.0
+
+
+def terminal_ways(batch: Batch) -> tuple[WaysUp, LabelRows, LabelRows]:
+    """List the ways up from the root, first, and from all most specific labels.
+
+    Returns
+    -------
+    (ways, true labels, predicted labels)
+        Labels of documents as positions in the ways.
+    """
+    h = batch.hierarchy
     sets = [rows_of(h.most_specific(labels)) for labels in (batch.truth, batch.decisions)]
     position = np.zeros(len(h), np.int32)
     for _, ids in sets:
@@ -40,8 +121,7 @@ def shortest_path_sum(batch: Batch) -> DoubleArray:
     position[labels] = np.arange(1, len(labels) + 1)
     ways = ways_up(*h.parent_graph, np.append(np.int32(-1), labels))
     true, predicted = ((ptr, position[ids]) for ptr, ids in sets)
-    sums = join_rows(lambda start, stop: dag_path_sums(ways, len(h), true, predicted, start, stop), len(batch))
-    return sums
+    return ways, true, predicted
 
 
 @kernel
@@ -118,27 +198,78 @@ def ways_up(ptr: IntArray, idx: IntArray, labels: IntArray) -> WaysUp:
 
 
 @kernel
+def mark_ways(ways: WaysUp, up: IntArray, label: int, is_marked: bool) -> None:
+    """Set `up` to the edges from a label to all that is above it, or back to -1."""
+    ends, above, steps = ways
+    for entry in range(ends[label], ends[label + 1]):
+        up[above[entry]] = steps[entry] if is_marked else -1
+
+
+@kernel
+def edges_between(ways: WaysUp, up: IntArray, label: int) -> int:
+    """Count the edges of the shortest way to a label from one whose edges to all that is above it are `up`, else -1."""
+    ends, above, steps = ways
+    best = 2 * len(up)
+    for entry in range(ends[label], ends[label + 1]):
+        if up[above[entry]] >= 0:
+            best = min(best, up[above[entry]] + steps[entry])
+    return best
+
+
+@kernel
 def dag_path_sums(
     ways: WaysUp, nodes: int, true: LabelRows, predicted: LabelRows, start: int, stop: int
 ) -> DoubleArray:
     """Sum the edges between all labels of two sets, given as positions in `ways`, where the root is the first."""
-    (true_ptr, true_idx), (ptr, idx), (ends, above, steps) = true, predicted, ways
+    (true_ptr, true_idx), (ptr, idx) = true, predicted
     up = np.full(nodes + 1, -1, np.int32)
     sums = np.empty(stop - start)
     for row in range(start, stop):
         total, (low, high), (first, last) = 0, true_ptr[row : row + 2], ptr[row : row + 2]
         for index in range(max(1, high - low)):
             one = true_idx[low + index] if high > low else 0
-            for entry in range(ends[one], ends[one + 1]):
-                up[above[entry]] = steps[entry]
+            mark_ways(ways, up, one, True)
             for position in range(max(1, last - first)):
                 two = idx[first + position] if last > first else 0
-                best = 2 * nodes + 2
-                for entry in range(ends[two], ends[two + 1]):
-                    if up[above[entry]] >= 0:
-                        best = min(best, up[above[entry]] + steps[entry])
-                total += best
-            for entry in range(ends[one], ends[one + 1]):
-                up[above[entry]] = -1
+                total += edges_between(ways, up, two)
+            mark_ways(ways, up, one, False)
         sums[row - start] = total
     return sums
+
+
+@kernel
+def contributions(
+    ways: WaysUp, nodes: int, true: LabelRows, predicted: LabelRows, acceptable: float, start: int, stop: int
+) -> DoubleArray:
+    """Count hits, false and missed labels, what the latter two contribute, and the document."""
+    (true_ptr, true_idx), (ptr, idx) = true, predicted
+    up = np.full(nodes + 1, -1, np.int32)
+    result = np.zeros((stop - start, 6))
+    for row in range(start, stop):
+        truth, chosen = true_idx[true_ptr[row] : true_ptr[row + 1]], idx[ptr[row] : ptr[row + 1]]
+        missed, false = np.zeros(len(truth)), np.zeros(len(chosen))
+        for index in range(len(truth)):
+            mark_ways(ways, up, truth[index], True)
+            for position in range(len(chosen)):
+                # A hit is counted, and contributes nothing, whatever else is near.
+                is_hit = chosen[position] == truth[index]
+                gain = np.inf if is_hit else 1.0 - edges_between(ways, up, chosen[position]) / acceptable
+                missed[index] += gain
+                false[position] += gain
+            mark_ways(ways, up, truth[index], False)
+        values = result[row - start]
+        values[1], values[3] = sum_contributions(false)
+        values[2], values[4] = sum_contributions(missed)
+        values[0], values[5] = len(chosen) - values[1], 1.0
+    return result
+
+
+@kernel
+def sum_contributions(gains: DoubleArray) -> tuple[float, float]:
+    """Count the wrong labels, which are those with a finite contribution, and sum these, each within [-1, 1]."""
+    count, total = 0.0, 0.0
+    for gain in gains:
+        if gain < np.inf:
+            count += 1.0
+            total += min(1.0, max(-1.0, gain))
+    return count, total

@@ -47,8 +47,9 @@ R, R0, W, T, I = (  # noqa: E741  the papers' letters, as the documentation uses
     "Evaluating extreme hierarchical multi-label classification",
 )
 # Papers that these five cite.
-K, Z, J = (
+K, L, Z, J = (
     "Evaluation measures for hierarchical classification: a unified view and novel approaches",
+    "Hierarchical text classification and evaluation (Sun and Lim 2001)",
     "A unified view of multi-label performance measures (Wu and Zhou 2017)",
     "Extreme multi-label loss functions (Jain et al. 2016)",
 )
@@ -101,6 +102,10 @@ _SINGLE = (
 _SUMMED = (
     "Distances of all pairs of a true and a predicted label are summed, so that equal sets of several labels are above "
     "0. The root stands for an empty set. One label each: shortest_path."
+)
+_CONTRIBUTED = (
+    "Of the most specific labels, summed over documents. acceptable is the distance at which a wrong label contributes "
+    "nothing; nearer ones count for the system, farther ones against it. 0/0 is 0."
 )
 _TIES = "Of all nodes; a label without a score has 0. Conventions, ties included, are those of scikit-learn."
 _HALVES = "Of all nodes; a label without a score has 0. Equal scores count half, as in scikit-learn's roc_auc_score."
@@ -166,6 +171,11 @@ _ARGMAX: _Options = {"parts": label_ranking.argmax_matches, "is_share": True}
 _WIN: _Options = {"switches": (WIN_ROOT,)}
 _LOG_WIN: _Options = {"switches": (LOG_WIN_ROOT,)}
 _K_COUNTS: _Options = {**_K, "parts": ranking.top_k_counts}
+_CONTRIBUTIONS: _Options = {
+    "parts": label_pairs.distance_contributions,
+    "numbers": (("acceptable", 2.0),),
+    "note": _CONTRIBUTED,
+}
 _K_LABELS: _Options = {**_K_COUNTS, **_OVER_LABELS}
 
 
@@ -232,6 +242,8 @@ _OF_DECISIONS = _rows(
     ("lca_precision", single_label.lca_precision, "precision up to where labels meet", K, _ONE, "tree", _PAIRS),
     ("lca_recall", single_label.lca_recall, "recall up to where labels meet", K, _ONE, "tree", _PAIRS),
     ("lca_f1", single_label.lca_f1, "F1 up to where labels meet", K, _ONE, "tree", _PAIRS),
+    ("distance_precision", label_pairs.distance_precision, "precision with near misses", L, _CONTRIBUTIONS),
+    ("distance_recall", label_pairs.distance_recall, "recall with near misses", L, _CONTRIBUTIONS),
     ("leacock_chodorow", single_label.leacock_chodorow, "similarity by path length", I, _ONE, _PAIRS, _ANY),
     ("resnik", single_label.resnik, "information of the common ancestor", I, _ONE, "frequencies", _PAIRS, _ANY),
     ("lin", single_label.lin, "shared information among all", I, _ONE, "frequencies", _PAIRS),
