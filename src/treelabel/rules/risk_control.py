@@ -140,16 +140,19 @@ class RiskControl:
                 "info_recall needs to know how rare labels are in training; pass train_frequencies= (a training "
                 "Dataset), or --train FILE"
             )
-        raised = scores.coherent()
+        raised, most = scores.coherent(), ""
         if self.is_recall and self.confidence is None:
-            t = _threshold_in_expectation(*_shares(raised, truth, weights), len(scores), 1 - self.at_least)
+            values, shares = _shares(raised, truth, weights)
+            t = _threshold_in_expectation(values, shares, len(scores), 1 - self.at_least)
+            least = (shares[values <= 0].sum() + 1) / (len(scores) + 1)
+            most = f" (the most that any threshold could promise is {max(0, 1 - least):.3f})"
         else:
             t = self._tested_threshold(raised, truth, weights)
         if t is None:
             sure = "" if self.is_recall and self.confidence is None else f" with a confidence of {self._sure:g}"
             raise TreelabelError(
-                f"no threshold has a {self.metric} of {self.at_least:g}{sure} on {len(scores):,} validation documents; "
-                "ask for less, or give more documents"
+                f"no threshold has a {self.metric} of {self.at_least:g}{sure} on {len(scores):,} validation documents"
+                f"{most}; ask for less, or give more documents"
             )
         return t
 
