@@ -19,7 +19,7 @@ from tests.reference_rules import (
     representations,
 )
 from tests.strategies import Drawn, dags, examples, trees, with_scores
-from treelabel import Hierarchy, Scores, TreelabelError, decide
+from treelabel import Hierarchy, Scores, TreelabelError, decide, tune
 from treelabel.rules.conformal import ConformalSets
 from treelabel.rules.risk_bounds import EVERYTHING, conformal_quantile
 from treelabel.rules.set_calibration import calibrate_sets, measure_sets
@@ -314,6 +314,5 @@ def test_calibration_measures_on_other_documents() -> None:
 
 def test_several_paths_are_refused() -> None:
     scores = Scores(TREE, np.full((4, len(TREE)), 0.5))
-    several = TREE.closure(matrix_of([{2, 5}] * 4, len(TREE)))
     with pytest.raises(TreelabelError, match="4 of 4 validation documents have several most specific labels"):
-        calibrate_sets(scores, several, ConformalSets(), 0.9)
+        tune([["B", "F"]] * 4, scores, "conformal(coverage=0.9)")

@@ -1,6 +1,7 @@
 """The command evaluate: judge predictions or scores, by metrics, by label, and document by document."""
 
 import json as jsonlib
+from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from treelabel.data.data_file import DataFile
+    from treelabel.data.documents import Extra
     from treelabel.evaluation.agreement import Agreement
     from treelabel.evaluation.document_slices import SliceTable
     from treelabel.evaluation.streaming import Judged, Opened
@@ -258,6 +260,7 @@ def _judge(
     """Wire files to what judges them."""
     from treelabel.data.data_file import DataFile, with_hierarchy
     from treelabel.evaluation.streaming import Question, Survey, judge_files
+    from treelabel.rules.tuned_rule import column_of
     from treelabel.scores.score_files import is_score_file
     from treelabel.scores.stream import ScoreFile
 
@@ -269,7 +272,9 @@ def _judge(
     counted = Survey.of(h, lambda: learned[0].batches(h)) if learned else None
     is_scored = is_score_file(predictions)
     system: Opened = ScoreFile(predictions).batches if is_scored else lambda: opened_predictions(predictions, h, read)
-    judged = judge_files(h, lambda: data.batches(h), system, Question(**asked), counted, str(predictions))
+    columns: Extra = "none" if column_of(asked["rule"]) is None else "others"
+    opened = partial(data.batches, h, extra=columns)
+    judged = judge_files(h, opened, system, Question(**asked), counted, str(predictions))
     return judged, _slices(judged, data, h, by)
 
 
@@ -287,6 +292,7 @@ def _judge_model(
     from treelabel.data.data_file import DataFile
     from treelabel.evaluation.streaming import Question, Survey, judge_files
     from treelabel.models.persistence.load import load_model
+    from treelabel.rules.tuned_rule import column_of
 
     model = load_model(folder, require_signature)
     if read.taxonomy is not None:
@@ -302,7 +308,9 @@ def _judge_model(
         del of_train["taxonomy"]
         counted = Survey.of(h, lambda: DataFile.of(train, **of_train).batches(h))
     question = Question(rule=model.default_rule if rule is None else rule, **asked)
-    system: Opened = lambda: answers(model, str(folder), data.batches(h), rule)  # noqa: E731  a name for the type checker
+    columns: Extra = "none" if column_of(rule) is None else "others"
+    opened = partial(data.batches, h, extra=columns)
+    system: Opened = lambda: answers(model, str(folder), opened(), rule)  # noqa: E731  a name for the type checker
     judged = judge_files(h, lambda: data.batches(h), system, question, counted, str(folder))
     return judged, _slices(judged, data, h, by)
 

@@ -19,8 +19,8 @@ from treelabel.evaluation.statistics import Interval, weighted_sums
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.metrics.batch import closed_sets
+from treelabel.rules.tuned_rule import MISSING
 
-MISSING = "(missing)"
 # Parts with a corrected p below this are marked.
 MARK_LEVEL = 0.05
 # Permutations at least as extreme that are counted; of fewer, the tail of a normal distribution is taken.
