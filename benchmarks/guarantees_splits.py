@@ -2,11 +2,11 @@
 
     python benchmarks/guarantees.py splits [SET ...]      # a quarter of an hour; exits with 1 if one is broken
 
-Of each set, documents to learn from (words alone are features) and up to 2,000 others are drawn 40 times. "kept apart"
-is what fit does: documents are kept out of learning, and calibrate what the model promises. "out of fold" is what is not
-done, and why: the model learns from all documents, and their scores by what was learned without them calibrate it. One
-fit serves all coverages, as these do not change which documents are kept apart. A promise is kept if the mean over the
-splits is not below it by more than three standard errors.
+Of each set, documents to learn from (words alone are features) and up to 2,000 others are drawn 40 times. "Kept
+apart" is what fit does: documents are kept out of learning, and calibrate what the model promises. "Out of fold" is
+what is not done, and why: the model learns from all documents, and their scores by what was learned without them
+calibrate it. One fit serves all coverages, as these do not change which documents are kept apart. A promise is kept if
+the mean over the splits is not below it by more than three standard errors.
 """
 
 import os
@@ -82,9 +82,12 @@ def splits(names: list[str]) -> list[Claim]:
     for name in names or SETS:
         data = Documents.of(name)
         for size in (size for size in SIZES if size + 500 <= len(data.texts)):
-            claims += measure_splits(name, data, size)
+            found = measure_splits(name, data, size)
+            claims += found
             # A run of a quarter of an hour shows how far it is.
-            print(name, size, file=sys.stderr, flush=True)
+            print(
+                *(f"{claim.what}: {claim.ours}; {claim.peer}" for claim in found), sep="\n", file=sys.stderr, flush=True
+            )
     return claims
 
 
