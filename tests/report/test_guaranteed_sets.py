@@ -32,7 +32,7 @@ def test_coverage_as_a_whole_and_in_parts_by_hand() -> None:
         name: [(each.name, each.documents, each.reached.value) for each in some] for name, some in found.parts.items()
     }
     assert parts == {
-        "The most specific node predicted": [("the root: anything", 1, 1.0), ("on level 2", 4, 0.5)],
+        "Level of the most specific node": [("root: anything", 1, 1.0), ("2", 4, 0.5)],
         "True top label": [("A", 4, 0.75), ("B", 1, 0.0)],
     }
 

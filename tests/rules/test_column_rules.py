@@ -144,7 +144,7 @@ def test_damaged_rules_are_refused(tmp_path: Path, change: dict[str, Any], messa
 
 
 def test_a_limit_cannot_be_replaced_in_passing() -> None:
-    with pytest.raises(TreelabelError, match="must be conformal, with one limit for each of 3 values"):
+    with pytest.raises(TreelabelError, match="is used as it was tuned, but t was given beside it"):
         decide(SCORES[:1], tuned(), by=["x"], t=0.1)
 
 

@@ -166,9 +166,13 @@ def tune(
 
 def _describe_promise(tuned: Any) -> str:
     """Say what a rule promises, what was found for it, and what it reached on other documents."""
+    from treelabel.rules.risk_bounds import EVERYTHING
+
     limits = tuned.settings["t"]
     each = "group" if tuned.by is None else f"value of {tuned.by}"
     shown = f"t = {limits:.4g}" if isinstance(limits, float) else f"{len(limits):,} limits, one for each {each}"
+    if limits == EVERYTHING:
+        shown = "the root for every document, as these are too few to promise more"
     known = ("promise", "documents", "values")
     reached = ", ".join(
         f"{name} {value:.4g}" for name, value in tuned.measured.items() if name not in known and value is not None

@@ -94,7 +94,7 @@ def guaranteed_sets(
         name = "recall" if metric is None else metric[1]
         measure, reached, sizes = MEASURES[name], _controlled(system, name), row_sizes(sets).astype(np.float64)
     part = partial(_part, reached, sizes, covers or bool(np.isin(reached[~np.isnan(reached)], (0, 1)).all()))
-    parts = {"The most specific node predicted": _by_level(part, system, sets)}
+    parts = {"Level of the most specific node": _by_level(part, system, sets)}
     parts["True top label"] = _by_top_label(part, system)
     if column is not None:
         parts[column] = [part(name, rows) for name, rows in rows_by_value(values).items()]
@@ -132,8 +132,8 @@ def _part(reached: DoubleArray, sizes: DoubleArray, are_shares_of_one: bool, nam
 def _by_level(part: Any, system: ReportSystem, sets: LabelMatrix) -> list[SetPart]:
     depth = np.zeros(sets.shape[0], np.int64)
     np.maximum.at(depth, np.repeat(np.arange(len(depth)), row_sizes(sets)), system.hierarchy.depth[sets.indices])
-    nothing = "the root: anything" if is_covering(system.rule) else "nothing"
-    names = {int(level): nothing if level == 0 else f"on level {level}" for level in np.unique(depth)}
+    nothing = "root: anything" if is_covering(system.rule) else "nothing"
+    names = {int(level): str(level) if level else nothing for level in np.unique(depth)}
     return [part(name, np.flatnonzero(depth == level)) for level, name in names.items()]
 
 

@@ -18,7 +18,7 @@ from treelabel.core.types import DoubleArray, LongArray, ScoreArray
 from treelabel.hierarchy.label_matrices import LabelMatrix, from_sizes, matches, rows_of
 from treelabel.rules import node_sets
 from treelabel.rules.back_off import first_entries, list_leaf_paths
-from treelabel.rules.risk_bounds import EVERYTHING
+from treelabel.rules.risk_bounds import EVERYTHING, require_share
 from treelabel.rules.score_rows import over_numbered_scores, single_labels
 from treelabel.rules.threshold import whole_number
 from treelabel.scores.score_matrix import Scores
@@ -85,6 +85,8 @@ def conformal(
     []
     """
     family = ConformalSets(nodes, score, randomised, group, penalty, k_reg, seed)
+    if coverage is not None:
+        require_share(coverage, "coverage")
     if limits is not None:
         return family.predict(scores, limits)
     if t is None:

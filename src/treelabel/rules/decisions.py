@@ -158,8 +158,7 @@ def decide(
     asked = _resolve_rule(loaded, scores.hierarchy, settings)
     rule_settings = {name: value for name, value in asked.settings.items() if name not in COMMON}
     if isinstance(loaded, TunedRule) and loaded.by is not None:
-        limits = replace(loaded, settings=asked.settings).limits_of(by, len(scores))
-        rule_settings = {**rule_settings, "t": None, "limits": limits}
+        rule_settings = {**rule_settings, "t": None, "limits": loaded.limits_of(by, len(scores))}
     known = _from_training(asked.rule, scores.hierarchy, train_frequencies, train_documents)
     try:
         chosen = asked.rule.choose(scores, **rule_settings, **known)
@@ -199,6 +198,13 @@ def _resolve_rule(rule: Any, hierarchy: Hierarchy, settings: dict[str, Any]) -> 
     """Find the rule and its settings; a tuned one must have been tuned for this hierarchy."""
     if isinstance(rule, TunedRule):
         hierarchy.require_same(rule.fingerprint, f"the tuned rule {rule.rule}")
+        # What was found holds for the settings that it was found with.
+        other = next((name for name in settings if name not in COMMON), None)
+        if other is not None:
+            raise TreelabelError(
+                f"the tuned rule {rule.rule} is used as it was tuned, but {other} was given beside it; expected closed "
+                "and unknown alone"
+            )
         found = find_rule(rule.rule, {**rule.settings, **settings})
         return found if rule.by is None else replace(found, by=rule.by)
     if not isinstance(rule, str):

@@ -68,6 +68,7 @@ def risk_control(
     >>> [h.names[node] for node in risk_control(Scores(h, [[0.2, 0.3, 0.4, 0.1]]), 0.25).indices]
     ['A', 'D', 'B']
     """
+    RiskControl(metric, at_least, confidence)
     if t is None:
         wanted = f"risk_control(metric={metric}, at_least={at_least:g})"
         raise TreelabelError(
@@ -233,7 +234,8 @@ def _precision_sums(scores: Scores, truth: LabelMatrix, is_exact: bool) -> tuple
         cell = rows * columns + passed[inside]
         # From the highest threshold down; the last column is what reaches none.
         count, hits = (
-            np.bincount(cell, each, size * columns).reshape(size, columns)[:, ::-1].cumsum(axis=1)[:, :-1]
+            # Without any cell, numpy counts in whole numbers.
+            np.bincount(cell, each, size * columns).astype(np.float64).reshape(size, columns)[:, ::-1].cumsum(1)[:, :-1]
             for each in (np.ones(len(cell)), right[inside])
         )
         precision = np.divide(hits, count, out=np.zeros_like(hits), where=count > 0)

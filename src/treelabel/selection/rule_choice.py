@@ -139,7 +139,8 @@ def cover_by_evidence(
     some = (apart if held is None else held).sample()
     tried = choose_rule(some.scores, some.labels, (rule,), None if some.groups is None else some.groups.tolist())
     evidence = replace(evidence, documents=evidence.documents or len(some.scores))
-    return rule, replace(evidence, rules=(*evidence.rules, *tried.tried), guarantee=guarantee, metric="")
+    # The flat model was judged by the rule that is replaced.
+    return rule, replace(evidence, rules=(*evidence.rules, *tried.tried), guarantee=guarantee, metric="", flat=None)
 
 
 def documents_to_judge(hierarchy: Hierarchy, labels: LabelMatrix, held: HeldOut | None) -> HeldOut | None:
