@@ -12,6 +12,7 @@ the mean over the splits is not below it by more than three standard errors.
 import os
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ from treelabel import Hierarchy, decide, load_sample, read_together
 from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.hierarchy import LabelMatrix
+from treelabel.hierarchy.label_matrices import row_sizes
 from treelabel.hierarchy.labelled_texts import usual_regime
 from treelabel.metrics.batch import Batch, Context
-from treelabel.metrics.registry import METRICS
+from treelabel.metrics.overlap import hr
+from treelabel.metrics.sets import set_coverage, set_nodes, set_size
 from treelabel.models.linear.model import Linear
 from treelabel.selection.evidence import HeldOut
 from treelabel.selection.guarantee import promise_coverage, set_apart
@@ -107,7 +110,7 @@ def measure_splits(name: str, data: Documents, size: int) -> list[Claim]:
                     # Too many true labels have no score at all: a recall that cannot be promised is refused.
                     continue
                 batch = Batch(Context(data.hierarchy), true, decide(scores, rule).csr)
-                metrics = ("hr", "set_nodes") if rule.startswith("risk_control") else ("set_coverage", "set_size")
+                metrics = (hr, set_nodes) if rule.startswith("risk_control") else (set_coverage, set_size)
                 share, size_of_set = (_mean(each, batch) for each in metrics)
                 reached[coverage, way].append((share, size_of_set))
     unit = "labels" if usual_regime(data.hierarchy, data.labels) == "multi_path" else "leaves"
@@ -118,9 +121,10 @@ def measure_splits(name: str, data: Documents, size: int) -> list[Claim]:
     ]
 
 
-def _mean(metric: str, batch: Batch) -> float:
-    values: Any = METRICS[metric].compute(batch)
-    return float(np.mean(values))
+def _mean(measure: Callable[[Batch], Any], batch: Batch) -> float:
+    """Return the mean over documents; one without true labels has nothing to miss, and no set to cover."""
+    values, is_empty = measure(batch), row_sizes(batch.truth) == 0
+    return float(np.mean(np.where(is_empty, 1.0, values) if measure is hr else values[~is_empty]))
 
 
 def _apart(train: Training) -> tuple[Linear, HeldOut]:

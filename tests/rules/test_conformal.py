@@ -371,5 +371,5 @@ def test_a_tuned_rule_is_used_as_it_was_tuned() -> None:
     rule = tune([["B"]] * 20, scores, "conformal(coverage=0.9)")
     for settings in ({"nodes": 3}, {"coverage": 0.5}, {"t": 0.1}):
         with pytest.raises(TreelabelError, match="is used as it was tuned"):
-            decide(scores, rule, **settings)  # type: ignore[arg-type]
+            decide(scores, rule, **settings)
     assert decide(scores[:1], rule, unknown=0.5, closed=False).paths() == [["A > B"]]

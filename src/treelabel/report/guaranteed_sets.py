@@ -103,9 +103,15 @@ def guaranteed_sets(
         measure,
         "leaves" if covers else "labels",
         part("all", np.arange(len(reached))),
-        *(float(np.mean(values[~np.isnan(values)])) for values in (set_nodes(batch), set_depth(batch))),
+        _mean(set_nodes(batch)),
+        _mean(set_depth(batch)),
         {name: _most(some) for name, some in parts.items()},
     )
+
+
+def _mean(values: DoubleArray) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
 
 
 def _controlled(system: ReportSystem, metric: str) -> DoubleArray:
@@ -123,10 +129,10 @@ def _part(reached: DoubleArray, sizes: DoubleArray, are_shares_of_one: bool, nam
     if are_shares_of_one:
         interval = binomial_interval(int(some.sum()), len(some))
     else:
-        mean = float(some.mean()) if len(some) else float("nan")
+        mean = _mean(some)
         half = STANDARD_ERRORS * float(some.std(ddof=1)) / np.sqrt(len(some)) if len(some) > 1 else float("nan")
         interval = Interval(mean, max(0.0, mean - half), min(1.0, mean + half))
-    return SetPart(name, len(known), interval, float(sizes[known].mean()) if len(known) else float("nan"))
+    return SetPart(name, len(known), interval, _mean(sizes[known]))
 
 
 def _by_level(part: Any, system: ReportSystem, sets: LabelMatrix) -> list[SetPart]:

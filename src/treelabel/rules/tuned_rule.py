@@ -59,7 +59,7 @@ class TunedRule(JsonRecord):
             raise TreelabelError(
                 f"{file}: a tuned rule of version {stored.get('version')!r}, but this treelabel reads version {VERSION}"
             )
-        by_column = {"by": None, "values": []}
+        by_column: dict[str, Any] = {"by": None, "values": []}
         values = by_column | {name: value for name, value in stored.items() if name not in ("kind", "version")}
         validate(values, cls, f"{file}: the tuned rule")
         tuned = cls(**{**values, "values": tuple(values["values"])})
