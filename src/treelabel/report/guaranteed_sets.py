@@ -41,7 +41,7 @@ class SetPart:
 
 @dataclass(frozen=True)
 class GuaranteedSets:
-    """What a rule with a guarantee was asked for, what is measured, and what the documents and their parts reach.
+    """The share that a rule was asked for, what is measured, and what the documents and their parts reach.
 
     `nodes` and `depth` are means of sets. `parts` has a table for each kind of part, by its name; `unit` is what sizes
     count.

@@ -137,9 +137,9 @@ def set_answers(decisions: Decisions, rule: RuleSpec) -> list[SetAnswer] | None:
     Parameters
     ----------
     decisions
-        By this rule.
+        What was chosen for each document.
     rule
-        The rule.
+        What decided.
 
     Returns
     -------
