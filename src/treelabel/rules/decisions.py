@@ -19,6 +19,8 @@ from treelabel.rules.tuned_rule import TunedRule as TunedRule
 from treelabel.rules.tuned_rule import loaded_rule
 from treelabel.scores.score_matrix import Scores
 
+# Rules whose limits are those of a promise.
+PROMISING = ("conformal", "risk_control")
 # Documents that notebooks show.
 FIRST_SHOWN = 10
 
@@ -198,9 +200,9 @@ def _resolve_rule(rule: Any, hierarchy: Hierarchy, settings: dict[str, Any]) -> 
     """Find the rule and its settings; a tuned one must have been tuned for this hierarchy."""
     if isinstance(rule, TunedRule):
         hierarchy.require_same(rule.fingerprint, f"the tuned rule {rule.rule}")
-        # What was found holds for the settings that it was found with.
+        # What is promised holds for the settings that it was calibrated with.
         other = next((name for name in settings if name not in COMMON), None)
-        if other is not None:
+        if other is not None and rule.rule in PROMISING:
             raise TreelabelError(
                 f"the tuned rule {rule.rule} is used as it was tuned, but {other} was given beside it; expected closed "
                 "and unknown alone"
