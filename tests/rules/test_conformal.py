@@ -180,6 +180,38 @@ def test_documents_are_covered_from_their_limit_on(
         assert all(not some or some & each for some, each in zip(sets, truth, strict=True))
 
 
+def many_masses(rng: np.random.Generator, kind: str) -> Any:
+    """Draw the probabilities of 100 labels, of which the sum is at most 1."""
+    if kind == "spiky":
+        return rng.dirichlet(np.full(100, 0.05))
+    if kind == "tied":
+        return rng.choice([1, 1, 2, 3], 100) / 512
+    if kind == "alike":
+        return (1 + rng.random(100) / 1e4) / 128
+    return rng.random(100) ** 30 * 2.0**-33
+
+
+@pytest.mark.parametrize("kind", ["spiky", "tied", "alike", "tiny"])
+@pytest.mark.parametrize("score", ["lac", "aps"])
+def test_many_labels_are_taken_by_falling_probability_and_then_by_id(kind: str, score: str) -> None:
+    """Rows this long are sorted in parts, as far as they are wanted: the sets are those of sorting all."""
+    rng = np.random.default_rng(0)
+    h, values = Hierarchy.flat([f"label {node}" for node in range(100)]), many_masses(rng, kind)
+    order = np.argsort(-values, kind="stable")
+    ranked = values[order]
+    limits = 1 - ranked if score == "lac" else np.concatenate([[0.0], np.cumsum(ranked)[:-1]])
+    scores = Scores(h, values[None, :])
+    family = ConformalSets(100, score)
+    for rank in (0, 1, 2, 5, 40, 98):
+        sets = family.predict(scores, np.array([limits[rank]]))
+        taken = order[: np.flatnonzero(limits <= limits[rank]).max() + 1]
+        # All labels are the root.
+        assert sets.indices.tolist() == (sorted(taken.tolist()) if len(taken) < 100 else [])
+    true = h.closure(matrix_of([{int(order[40])}], 100))
+    # Nodes with equal scores are taken together.
+    assert family.cover_limits(scores, true)[0] == limits[np.flatnonzero(limits >= limits[40]).min()]
+
+
 # Groups, settings, refusals
 
 
