@@ -2,6 +2,7 @@
 
     python benchmarks/guarantees.py              # two minutes; exits with 1 if a promise is broken
     python benchmarks/guarantees.py PYTHON       # peers of an environment that has them
+    python benchmarks/guarantees.py splits       # what fit(coverage=...) reaches: see guarantees_splits.py
 
 Simulated: a tree of 353 nodes with overconfident scores; validation documents and a new one are drawn 1,000 times, and
 the share of new ones that are covered must not be below what 1,000 draws of the promised one allow (1 in 1,000). Real:
@@ -24,6 +25,7 @@ from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.guarantees_splits import splits
 from benchmarks.measure import Claim, best_of, report, seconds
 from benchmarks.peers import MissingPeerError, peer_python
 from benchmarks.synthetic import path_scores, sparse_path_scores
@@ -193,6 +195,9 @@ def cost() -> list[Claim]:
 
 def main() -> int:
     """Measure all."""
+    if sys.argv[1:2] == ["splits"]:
+        title = "fit(coverage=...), over 40 splits: kept apart, and out of fold (mean ± standard error)"
+        return 0 if report(title, splits(sys.argv[2:])) else 1
     h, found = real()
     python = sys.argv[1] if len(sys.argv) > 1 else None
     kept = [

@@ -29,9 +29,14 @@ from treelabel import (
 )
 from treelabel.data import cut
 from treelabel.models.base import Model
+from treelabel.models.model_inputs import training_of
 from treelabel.operations import fit as fitting
 from treelabel.operations.fit import PresetWarning, describe_presets, make_preset
+from treelabel.operations.update import update_model
+from treelabel.rules.conformal import ConformalSets
+from treelabel.rules.risk_bounds import conformal_quantile
 from treelabel.selection.evidence import Evidence, SettingTrial
+from treelabel.selection.guarantee import set_apart
 
 COLUMNS = columns(32)
 TEXTS = COLUMNS["body"]
@@ -265,15 +270,59 @@ def test_a_coverage_sets_the_default_rule_and_says_what_it_costs(covering: tuple
     assert model.default_rule.startswith("conformal(coverage=0.8, t=0.")
     promised = model.evidence_.guarantee
     assert promised is not None
-    assert promised.documents == 1200
+    assert promised.documents == 200
+    assert model.profile_.documents == 1000
     assert promised.reached == pytest.approx(0.8, abs=0.03)
     described = model.evidence_.describe(model.default_rule, model.regime_)
     assert "promised: the nodes cover the true label with a probability of at least 0.8" in described
     result = evaluate(test, scores=model.score(test), rule=model.default_rule, metrics=["set_coverage", "set_size"])
-    # 1,200 documents leave a standard error of 0.012, and these are 3,000 others.
-    assert result["set_coverage"] == pytest.approx(0.8, abs=0.045)
-    # The final model learned from more documents than those that scored them, and its sets are smaller.
-    assert promised.leaves / 3 < result["set_size"] < promised.leaves * 1.1
+    # 200 documents leave a standard error of 0.028, and these are 3,000 others.
+    assert promised.standard_error == pytest.approx(0.0281, abs=1e-4)
+    assert result["set_coverage"] == pytest.approx(0.8, abs=2 * 0.0281)
+    # The scores that calibrated are those of the model itself.
+    assert result["set_size"] == pytest.approx(promised.leaves, rel=0.2)
+
+
+def test_a_promise_is_calibrated_on_documents_that_were_not_learned(covering: tuple[Model, Dataset]) -> None:
+    model, _ = covering
+    order = np.random.default_rng(0).permutation(len(load_sample()))
+    train = load_sample()[np.sort(order[:1200])]
+    learned, apart = set_apart(training_of(train, None, None), 0.8, 0)
+    assert (len(learned), len(apart)) == (1000, 200)
+    assert model.profile_.missing(learned.texts) == 0
+    # Of these texts the model knows those alone that others repeat.
+    assert model.profile_.count_learned(apart.texts) == sum(text in set(learned.texts) for text in apart.texts)
+    t = conformal_quantile(ConformalSets().cover_limits(model.score(apart.texts), apart.closed_labels), 0.8)
+    assert model.default_rule == f"conformal(coverage=0.8, t={t})"
+
+
+def test_every_model_can_promise_a_coverage() -> None:
+    """A model that holds nothing out, and one whose documents belong together in groups."""
+    texts, labels = ["woof bow", "meow purr", "moo", "baa"] * 40, ["pet > dog", "pet > cat", "cow", "sheep"] * 40
+    promised = fit(texts, labels, model="most_frequent", coverage=0.9).evidence_.guarantee
+    assert promised is not None
+    assert (promised.documents, promised.reached) == (32, 1.0)
+    groups = [f"farm {row // 8}" for row in range(160)]
+    model = fit(texts, labels, preset="fast", coverage=0.9, groups=groups)
+    assert model.evidence_.guarantee is not None
+    assert model.evidence_.guarantee.documents % 8 == 0
+    with pytest.raises(TreelabelError, match=r"160 documents in few groups are too few to promise a coverage of 0.9"):
+        fit(texts, labels, preset="fast", coverage=0.9, groups=[f"farm {row // 158}" for row in range(160)])
+
+
+def test_a_promise_ends_with_an_update_and_is_made_anew_by_a_fit(covering: tuple[Model, Dataset]) -> None:
+    model, test = covering
+    order = np.random.default_rng(0).permutation(len(load_sample()))
+    train = load_sample()[np.sort(order[:1200])]
+    again = update_model(model, test[:50], train=train)
+    assert again.evidence_.guarantee is not None
+    assert again.evidence_.guarantee.documents == 200
+    assert again.default_rule != model.default_rule
+    h = model.hierarchy_
+    memory = fit(train, model="memory", coverage=0.8)
+    with pytest.warns(UserWarning, match="the promise of conformal was of the model before"):
+        updated = update_model(memory, ["a fox"], [[h.names[int(h.leaves[0])]]])
+    assert updated.evidence_.guarantee is None
 
 
 def test_a_saved_model_keeps_what_it_promises(covering: tuple[Model, Dataset], tmp_path: Any) -> None:
@@ -299,8 +348,12 @@ def test_several_labels_a_text_have_a_recall() -> None:
 def test_a_coverage_that_cannot_be_promised_is_refused() -> None:
     with pytest.raises(TreelabelError, match="coverage = 1, expected a share above 0 and below 1"):
         fit(TEXTS, COLUMNS["category"], preset="fast", coverage=1)
-    with pytest.raises(TreelabelError, match="documents were held out, expected at least 30 to promise a coverage by"):
+    with pytest.raises(TreelabelError, match=r"12 documents are too few to promise a coverage of 0.9: 30 have to be"):
         fit(TEXTS[:12], COLUMNS["category"][:12], preset="fast", coverage=0.9)
+    with pytest.raises(TreelabelError, match=r"are too few to promise a coverage of 0.999: 999 have to be kept out"):
+        fit(TEXTS, COLUMNS["category"], preset="fast", coverage=0.999)
+    with pytest.raises(TreelabelError, match="coverage = nan, expected a share above 0 and below 1"):
+        fit(TEXTS, COLUMNS["category"], preset="fast", coverage=float("nan"))
 
 
 def test_the_command_promises_a_coverage(tmp_path: Any, run: Run) -> None:

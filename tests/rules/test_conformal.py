@@ -19,7 +19,7 @@ from tests.reference_rules import (
     representations,
 )
 from tests.strategies import Drawn, dags, examples, trees, with_scores
-from treelabel import Hierarchy, Scores, TreelabelError, decide
+from treelabel import Hierarchy, Scores, TreelabelError, decide, evaluate, tune
 from treelabel.rules.conformal import ConformalSets
 from treelabel.rules.risk_bounds import EVERYTHING, conformal_quantile
 from treelabel.rules.set_calibration import calibrate_sets, measure_sets
@@ -180,6 +180,38 @@ def test_documents_are_covered_from_their_limit_on(
         assert all(not some or some & each for some, each in zip(sets, truth, strict=True))
 
 
+def many_masses(rng: np.random.Generator, kind: str) -> Any:
+    """Draw the probabilities of 100 labels, of which the sum is at most 1."""
+    if kind == "spiky":
+        return rng.dirichlet(np.full(100, 0.05))
+    if kind == "tied":
+        return rng.choice([1, 1, 2, 3], 100) / 512
+    if kind == "alike":
+        return (1 + rng.random(100) / 1e4) / 128
+    return rng.random(100) ** 30 * 2.0**-33
+
+
+@pytest.mark.parametrize("kind", ["spiky", "tied", "alike", "tiny"])
+@pytest.mark.parametrize("score", ["lac", "aps"])
+def test_many_labels_are_taken_by_falling_probability_and_then_by_id(kind: str, score: str) -> None:
+    """Rows this long are sorted in parts, as far as they are wanted: the sets are those of sorting all."""
+    rng = np.random.default_rng(0)
+    h, values = Hierarchy.flat([f"label {node}" for node in range(100)]), many_masses(rng, kind)
+    order = np.argsort(-values, kind="stable")
+    ranked = values[order]
+    limits = 1 - ranked if score == "lac" else np.concatenate([[0.0], np.cumsum(ranked)[:-1]])
+    scores = Scores(h, values[None, :])
+    family = ConformalSets(100, score)
+    for rank in (0, 1, 2, 5, 40, 98):
+        sets = family.predict(scores, np.array([limits[rank]]))
+        taken = order[: np.flatnonzero(limits <= limits[rank]).max() + 1]
+        # All labels are the root.
+        assert sets.indices.tolist() == (sorted(taken.tolist()) if len(taken) < 100 else [])
+    true = h.closure(matrix_of([{int(order[40])}], 100))
+    # Nodes with equal scores are taken together.
+    assert family.cover_limits(scores, true)[0] == limits[np.flatnonzero(limits >= limits[40]).min()]
+
+
 # Groups, settings, refusals
 
 
@@ -222,6 +254,7 @@ def test_random_shares_depend_on_the_scores_alone() -> None:
         ("conformal(t=0.5, nodes=0)", "nodes = 0, expected a whole number of at least 1"),
         ("conformal(t=-1)", "t has -1, expected numbers of at least 0"),
         ("conformal(t=[0.5, 0.5, 0.5], group=top)", "t has 3 numbers, expected 2"),
+        ("conformal(t=0.5, coverage=7)", "coverage = 7, expected a share above 0 and below 1"),
         ("conformal(t=0.5, nodes=2, penalty=7)", "penalty = 7, expected a number from 0 to 1"),
     ],
 )
@@ -314,6 +347,61 @@ def test_calibration_measures_on_other_documents() -> None:
 
 def test_several_paths_are_refused() -> None:
     scores = Scores(TREE, np.full((4, len(TREE)), 0.5))
-    several = TREE.closure(matrix_of([{2, 5}] * 4, len(TREE)))
     with pytest.raises(TreelabelError, match="4 of 4 validation documents have several most specific labels"):
-        calibrate_sets(scores, several, ConformalSets(), 0.9)
+        tune([["B", "F"]] * 4, scores, "conformal(coverage=0.9)")
+
+
+# What an attacker would try
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("documents", [1, 8, 9, 29])
+def test_few_documents_promise_no_more_than_they_can(kind: tuple[int, str], documents: int) -> None:
+    """Of n documents, n / (n + 1) is the most that a finite limit can promise."""
+    scores = Scores.from_leaves(TREE, LEAVES, [[0.5, 0.25, 0.0625, 0.125, 0.0625]] * documents)
+    rule = tune([["B"]] * documents, scores, f"conformal(coverage=0.9, nodes={kind[0]}, score={kind[1]})")
+    assert (rule.settings["t"] == EVERYTHING) == (documents < 9)
+    assert decide(scores[:1], rule).paths() == [[]] if documents < 9 else [["A > B"]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_documents_whose_scores_are_all_equal_are_covered(kind: tuple[int, str]) -> None:
+    scores = Scores.from_leaves(TREE, LEAVES, np.full((60, 5), 0.2))
+    truth = [[name] for name in LEAVES] * 12
+    rule = tune(truth, scores, f"conformal(coverage=0.8, nodes={kind[0]}, score={kind[1]})")
+    assert evaluate(truth, scores=scores, rule=rule, metrics=["set_coverage"])["set_coverage"] >= 0.8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_true_leaf_that_is_not_stored_is_covered_from_above(kind: tuple[int, str]) -> None:
+    rng = np.random.default_rng(0)
+    scores = Scores.from_leaves(TREE, LEAVES, rng.dirichlet(np.ones(5), 300)).top_k(2)
+    truth = [[LEAVES[leaf]] for leaf in rng.integers(0, 5, 300)]
+    rule = tune(truth, scores, f"conformal(coverage=0.9, nodes={kind[0]}, score={kind[1]})")
+    assert evaluate(truth, scores=scores, rule=rule, metrics=["set_coverage"])["set_coverage"] >= 0.9
+    assert rule.measured["share of documents covered"] >= 0.85
+
+
+@pytest.mark.parametrize("score", ["lac", "aps"])
+def test_truth_inside_and_documents_without_a_label(score: str) -> None:
+    rng = np.random.default_rng(0)
+    scores = Scores.from_leaves(TREE, LEAVES, rng.dirichlet(np.ones(5), 200))
+    truth: list[list[str]] = [["A"], ["B"], ["G"], []] * 50
+    rule = tune(truth, scores, f"conformal(coverage=0.9, nodes=2, score={score})")
+    labelled = [row for row, labels in enumerate(truth) if labels]
+    judged = evaluate([truth[row] for row in labelled], scores=scores[labelled], rule=rule, metrics=["set_coverage"])
+    assert judged["set_coverage"] >= 0.9
+    # Documents without a label promise nothing of those with one.
+    alone = tune([truth[row] for row in labelled], scores[labelled], f"conformal(coverage=0.9, nodes=2, score={score})")
+    assert alone.settings["t"] == rule.settings["t"]
+    with pytest.raises(TreelabelError, match="no validation document has a label, so there is nothing to cover"):
+        tune([[]] * 200, scores, "conformal(coverage=0.9)")
+
+
+def test_a_tuned_rule_is_used_as_it_was_tuned() -> None:
+    scores = Scores.from_leaves(TREE, LEAVES, [[0.5, 0.25, 0.0625, 0.125, 0.0625]] * 20)
+    rule = tune([["B"]] * 20, scores, "conformal(coverage=0.9)")
+    for settings in ({"nodes": 3}, {"coverage": 0.5}, {"t": 0.1}):
+        with pytest.raises(TreelabelError, match="is used as it was tuned"):
+            decide(scores, rule, **settings)
+    assert decide(scores[:1], rule, unknown=0.5, closed=False).paths() == [["A > B"]]

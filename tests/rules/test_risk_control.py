@@ -34,7 +34,7 @@ def test_the_expected_recall_by_hand() -> None:
     two[:, 0], two[:, 1] = np.arange(1, 10) / 10, 1.0
     tuned = tune([["a", "b"]] * 9, Scores(FLAT, two), "risk_control(at_least=0.7)")
     assert tuned.settings["t"] == pytest.approx(0.5)
-    with pytest.raises(TreelabelError, match=r"no threshold has a recall of 0.95 on 9 validation documents; ask for"):
+    with pytest.raises(TreelabelError, match=r"recall of 0.95 on 9 validation documents \(the most .* is 0.900\)"):
         tune(truth, Scores(FLAT, values), "risk_control(at_least=0.95)")
 
 
@@ -194,3 +194,25 @@ def test_tests_of_shares_need_more_documents_than_exact_ones() -> None:
     assert last_precise(hits, tries, 0.9, 0.9) == 0
     assert last_precise(hits, tries, 0.9, 0.9, are_shares=True) == 0
     assert last_precise([39], [40], 0.9, 0.9, are_shares=True) == -1
+
+
+def test_scores_of_nothing_promise_nothing() -> None:
+    nothing = Scores(FLAT, np.zeros((60, 4)))
+    for rule in ("at_least=0.9", "metric=precision, at_least=0.9", "metric=correct, at_least=0.9"):
+        with pytest.raises(TreelabelError, match="no threshold has a"):
+            tune([["a"]] * 60, nothing, f"risk_control({rule})")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("t=0.5, at_least=2", "at_least = 2, expected a share above 0 and below 1"),
+        ("t=0.5, metric=recalls", "metric = 'recalls', expected one of recall, info_recall, precision, correct"),
+        ("t=0.5, confidence=1", "confidence = 1, expected a share above 0 and below 1"),
+        ("t=0", "expected a threshold above 0, found 0"),
+        ("t=2", "expected a threshold of at most 1, found 2"),
+    ],
+)
+def test_damaged_settings_are_refused(settings: str, message: str) -> None:
+    with pytest.raises(TreelabelError, match=message):
+        decide(Scores(FLAT, np.full((1, 4), 0.5)), f"risk_control({settings})")

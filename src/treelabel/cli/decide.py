@@ -7,6 +7,7 @@ import typer
 
 from treelabel.cli import options as o
 from treelabel.cli.printing import print_entry, print_json, print_lines, print_result
+from treelabel.core.errors import TreelabelError
 
 ScoresArgument = Annotated[
     Path, typer.Argument(metavar="SCORES", help="Scores (.npz or .parquet); - for standard input.")
@@ -21,6 +22,10 @@ def decide(
     rule: Annotated[str, typer.Option(help=f"{o.RULE_HELP}.")] = "threshold",
     unknown: o.UnknownOption = None,
     train: Annotated[Path | None, typer.Option(help="Training file, for rules that weigh labels by rarity.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Data file of the documents, for a rule that goes by a column."),
+    ] = None,
     all_labels: o.AllLabelsOption = False,
     force: o.ForceOption = False,
     json: o.JsonOption = False,
@@ -30,7 +35,7 @@ def decide(
     The output has one line per document: {"id": ..., "labels": [{"label": name, "path": "A > B", "p": 0.93}, ...]}. It
     lists the most specific labels, the likeliest first. "closed": true means that they imply their ancestors;
     "unknown": true means that the rule abstained. 'treelabel rules' lists the rules. The reading options apply to the
-    training file.
+    training file, and to --data.
 
     \b
     Examples:
@@ -44,11 +49,12 @@ def decide(
     from treelabel.rules.decisions import decide as choose
     from treelabel.scores.score_matrix import Scores
 
-    o.check_output(output, force, scores, train, rule)
+    o.check_output(output, force, scores, train, rule, data)
     loaded = Scores.load(scores)
     training = None if train is None else read.read_under(train, loaded.hierarchy)
     settings: dict[str, Any] = {} if unknown is None else {"unknown": unknown}
-    decisions = choose(loaded, rule, train_frequencies=training, **settings)
+    columns = None if data is None else _columns(data, loaded, rule, read)
+    decisions = choose(loaded, rule, train_frequencies=training, by=columns, **settings)
     if output is None or output == STANDARD:
         print_lines(prediction_lines(decisions, loaded, all_labels))
         return
@@ -58,6 +64,29 @@ def decide(
     text = f"{output}: {len(decisions):,} documents by {decisions.rule}, {empty:,} without a label{abstained}"
     values = {"written": str(output), "documents": len(decisions), "rule": decisions.rule, "without_label": empty}
     print_result(values, text, json, f"treelabel evaluate TRUTH {output}")
+
+
+def _columns(path: Path, scores: Any, rule: str, read: o.ReadArguments) -> dict[str, list[Any]]:
+    """Read the column that a rule goes by, in the order of the scores."""
+    from treelabel.data.data_file import read_batches
+    from treelabel.evaluation.alignment import rows_by_id
+    from treelabel.rules.tuned_rule import column_of
+
+    name = column_of(rule)
+    if name is None:
+        raise TreelabelError(f"--data is for a rule with a limit for each value of a column, which {rule} is not")
+    values, ids = list[Any](), list[str]()
+    columns: list[str] = []
+    for batch in read_batches(path, scores.hierarchy, columns=True, **read.batch_options(path)):
+        columns = list(batch.extra)
+        values += batch.extra[name].to_pylist() if name in batch.extra else []
+        ids += list(batch.ids)
+    if len(values) < len(ids):
+        raise TreelabelError(f"{path}: no column {name!r}, which the rule goes by; columns are: {', '.join(columns)}")
+    rows = rows_by_id(scores, ids, str(path))
+    if rows is None and len(values) != len(scores):
+        raise TreelabelError(f"{path}: {len(values):,} documents, but {len(scores):,} rows of scores")
+    return {name: values if rows is None else [values[row] for row in rows]}
 
 
 @o.with_read_options
@@ -74,6 +103,12 @@ def tune(
         ),
     ] = "macro_f1",
     train: Annotated[Path | None, typer.Option(help="Training file, for risk_control(metric=info_recall).")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="For conformal: find a limit for each value of this column; coverage holds in each."
+        ),
+    ] = None,
     force: o.ForceOption = False,
     json: o.JsonOption = False,
 ) -> None:
@@ -92,6 +127,9 @@ def tune(
       treelabel tune valid.jsonl valid-scores.npz -o tuned.json --rule macro_f1
       treelabel tune valid.jsonl valid-scores.npz -o sets.json \\
         --rule "conformal(coverage=0.9, nodes=3, score=aps)"
+      treelabel tune valid.csv valid-scores.npz -o sets.json --by language \\
+        --rule "conformal(coverage=0.9)"
+      treelabel decide test-scores.npz --rule sets.json --data test.csv
       treelabel tune valid.jsonl valid-scores.npz -o sure.json \\
         --rule "back_off(precision=0.95)"
       treelabel decide test-scores.npz --rule sure.json -o predictions.jsonl
@@ -104,7 +142,7 @@ def tune(
     loaded = Scores.load(scores)
     data = read.read_under(truth, loaded.hierarchy)
     training = None if train is None else read.read_under(train, loaded.hierarchy)
-    tuned = find(data, loaded, rule, training)
+    tuned = find(data, loaded, rule, training, by)
     tuned.save(output)
     table = None
     if tuned.rule == "back_off":
@@ -128,16 +166,39 @@ def tune(
 
 def _describe_promise(tuned: Any) -> str:
     """Say what a rule promises, what was found for it, and what it reached on other documents."""
+    from treelabel.rules.risk_bounds import EVERYTHING
+
     limits = tuned.settings["t"]
-    shown = f"t = {limits:.4g}" if isinstance(limits, float) else f"{len(limits):,} limits, one for each group"
-    known = ("promise", "documents")
+    each = "group" if tuned.by is None else f"value of {tuned.by}"
+    shown = f"t = {limits:.4g}" if isinstance(limits, float) else f"{len(limits):,} limits, one for each {each}"
+    if limits == EVERYTHING:
+        shown = "the root for every document, as these are too few to promise more"
+    known = ("promise", "documents", "values")
     reached = ", ".join(
         f"{name} {value:.4g}" for name, value in tuned.measured.items() if name not in known and value is not None
     )
     return (
         f"{tuned.rule}; {shown}\npromised, for documents like these {tuned.measured['documents']:,}: "
-        f"{tuned.measured['promise']}\nmeasured, on documents not used for it: {reached}"
+        f"{tuned.measured['promise']}\nmeasured, on documents not used for it: {reached}{_list_values(tuned)}"
     )
+
+
+def _list_values(tuned: Any) -> str:
+    """Write a table of the values of the column that a rule goes by; empty without one."""
+    if tuned.by is None:
+        return ""
+    from treelabel.rules.risk_bounds import EVERYTHING
+
+    rows = tuned.measured["values"]
+    width = max(len(tuned.by), *(len(row["value"]) for row in rows))
+    lines = [f"{tuned.by:<{width}}  documents       t  covered  leaves"]
+    for row in rows:
+        limit = "root" if row["t"] >= EVERYTHING else f"{row['t']:.4f}"
+        numbers = f"{row['share of documents covered']:7.3f}  {row['mean leaves']:6.1f}"
+        lines.append(f"{row['value']:<{width}}  {row['documents']:>9,}  {limit:>6}  {numbers}")
+    few = sum(row["t"] >= EVERYTHING for row in rows)
+    note = f"\n{few:,} of {len(rows):,} values have too few documents for any promise but the root" if few else ""
+    return "\n\n" + "\n".join(lines) + note
 
 
 def rules(json: o.JsonOption = False) -> None:

@@ -1,6 +1,7 @@
 """The command evaluate: judge predictions or scores, by metrics, by label, and document by document."""
 
 import json as jsonlib
+from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from treelabel.core.types import LongArray
     from treelabel.data.data_file import DataFile
+    from treelabel.data.documents import Extra
     from treelabel.evaluation.agreement import Agreement
     from treelabel.evaluation.document_slices import SliceTable
     from treelabel.evaluation.streaming import Judged, Opened
@@ -290,6 +292,7 @@ def _judge(
     """Wire files to what judges them."""
     from treelabel.data.data_file import DataFile, with_hierarchy
     from treelabel.evaluation.streaming import Question, Survey, judge_files
+    from treelabel.rules.tuned_rule import column_of
     from treelabel.scores.score_files import is_score_file
     from treelabel.scores.stream import ScoreFile
 
@@ -307,7 +310,9 @@ def _judge(
         second = DataFile.of(truth, **{**options, "labels": [columns.second_labels]})
         (first, second), of_both, _ = with_hierarchy([files[0], second], taxonomy)
         ceiling = _agreement(first, second, of_both, columns.second_labels)
-    judged = judge_files(h, lambda: data.batches(h), system, Question(**asked), counted, str(predictions))
+    extra: Extra = "none" if column_of(asked["rule"]) is None else "others"
+    opened = partial(data.batches, h, extra=extra)
+    judged = judge_files(h, opened, system, Question(**asked), counted, str(predictions))
     return judged, _further(judged, parts, columns.by, ceiling)
 
 
@@ -325,6 +330,7 @@ def _judge_model(
     from treelabel.data.data_file import DataFile
     from treelabel.evaluation.streaming import Question, Survey, judge_files
     from treelabel.models.persistence.load import load_model
+    from treelabel.rules.tuned_rule import column_of
 
     model = load_model(folder, require_signature)
     if read.taxonomy is not None:
@@ -340,11 +346,13 @@ def _judge_model(
         del of_train["taxonomy"]
         counted = Survey.of(h, lambda: DataFile.of(train, **of_train).batches(h))
     question = Question(rule=model.default_rule if rule is None else rule, **asked)
-    system: Opened = lambda: answers(model, str(folder), data.batches(h), rule)  # noqa: E731  a name for the type checker
     parts, ceiling = _parts(data, h, columns.by), None
     if columns.second_labels is not None:
         second = DataFile.of(test, **{**options, "labels": [columns.second_labels]})
         ceiling = _agreement(data, second, with_unseen_labels(h, second, read.sep), columns.second_labels)
+    extra: Extra = "none" if column_of(rule) is None else "others"
+    opened = partial(data.batches, h, extra=extra)
+    system: Opened = lambda: answers(model, str(folder), opened(), rule)  # noqa: E731  a name for the type checker
     judged = judge_files(h, lambda: data.batches(h), system, question, counted, str(folder))
     return judged, _further(judged, parts, columns.by, ceiling)
 

@@ -62,7 +62,10 @@ def fit(
     max_seconds: Annotated[float | None, typer.Option(help="Stop learning after this time, keeping the best.")] = None,
     coverage: Annotated[
         float | None,
-        typer.Option(help="Predict nodes that cover the true label with this probability, such as 0.9."),
+        typer.Option(
+            help="Predict nodes that cover the true label with this probability, such as 0.9; up to a fifth of TRAIN, "
+            "1,000 documents at most, is kept out of learning for it."
+        ),
     ] = None,
     seed: o.SeedOption = 0,
     report: Annotated[

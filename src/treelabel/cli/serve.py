@@ -30,6 +30,10 @@ def serve(
         Path | None,
         typer.Option(metavar="FILE", help="Labelled documents; a version that is worse on them is not promoted."),
     ] = None,
+    rule: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A rule that tune wrote, for requests that name its file (repeat)."),
+    ] = None,
     pool: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Texts without labels, for the review queue.")
     ] = None,
@@ -68,6 +72,7 @@ def serve(
         learn=learn,
         train=train,
         evaluation=evaluation,
+        rules=tuple(rule or ()),
         pool=pool,
         token_file=token_file,
         origins=tuple(origin or ()),
@@ -77,7 +82,7 @@ def serve(
         max_documents=max_documents,
         max_concurrency=max_concurrency,
     )
-    for file in (train, evaluation, pool, token_file):
+    for file in (train, evaluation, pool, token_file, *(rule or ())):
         if file is not None and not file.is_file():
             raise TreelabelError(f"{file}: no such file")
     run_server(models, options, host, port)

@@ -114,7 +114,7 @@ def update(
     learned = f"{made.profile_.documents:,} documents"
     lines = [f"{output}: {made.name}, {learned}, {len(path.new):,} nodes, {size_of(output):.1f} MB"]
     lines.append(describe_moves(path))
-    if made.evidence_ is loaded.evidence_:
+    if made.evidence_ is loaded.evidence_ or (loaded.evidence_.guarantee and not made.evidence_.guarantee):
         lines.append(
             f"calibration, rule and held-out quality are those of {model}: nothing was held out; fit measures anew"
         )

@@ -16,6 +16,7 @@ from typing import Any
 from treelabel.cluster.shards import Engine, is_done, plan_shards, refuse_failures, run_shards
 from treelabel.core.json_text import read_json
 from treelabel.data.data_file import DataFile
+from treelabel.data.documents import Extra
 from treelabel.evaluation.alignment import Answered
 from treelabel.evaluation.judging_state import load_state, save_state
 from treelabel.evaluation.streaming import Judged, Judging, Question, Survey
@@ -26,6 +27,7 @@ from treelabel.models.base import Model
 from treelabel.models.persistence.store import package_version
 from treelabel.models.streaming import batch_size, decided_batches
 from treelabel.operations.batch_scorer import BatchScorer, folder_stamp
+from treelabel.rules.tuned_rule import column_of
 
 LABELS = "_labels"
 # New labels, as the names from the top on.
@@ -111,7 +113,8 @@ class JudgeJob:
         judging, model = self.begin(), self.scorer.model
         h = judging.evaluator.hierarchy
         data = DataFile.of(self.texts, progress=False, **self.reading)
-        batches = ((batch, batch) for batch in data.batches(h, batch_size(len(h))))
+        columns: Extra = "none" if column_of(self.question.rule) is None else "others"
+        batches = ((batch, batch) for batch in data.batches(h, batch_size(len(h)), extra=columns))
         empty = 0
         for decided in decided_batches(model, batches, self.question.rule):
             judging.add(decided.carried, Answered(decided.scores, decided.decisions, decided.carried.ids, True))

@@ -21,8 +21,8 @@ from treelabel.evaluation.statistics import Interval
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.metrics.batch import closed_sets
+from treelabel.rules.tuned_rule import MISSING
 
-MISSING = "(missing)"
 # Parts with a corrected p below this are marked.
 MARK_LEVEL = 0.05
 # Parts that a table for people has; JSON has all.

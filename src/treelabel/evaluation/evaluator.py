@@ -20,6 +20,7 @@ from treelabel.metrics.metric import Metric
 from treelabel.metrics.registry import chosen_metrics, find_metric, listed_metrics, needs_decisions, require_some
 from treelabel.rules.decisions import Decisions, TunedRule, decide
 from treelabel.rules.registry import default_rule
+from treelabel.rules.tuned_rule import column_of
 from treelabel.scores.score_matrix import Scores
 
 OnError = Literal["raise", "skip"]
@@ -84,6 +85,7 @@ def evaluate(
     true = label_sets(truth, h, "truth")
     closed = closed_sets(h, true)
     decisions, scores = in_order(truth, decisions, "decisions"), in_order(truth, scores, "scores")
+    decisions = decided_by_column(rule, truth, decisions, scores)
     counts = _counts_under(h, train_frequencies, scores)
     context = make_context(h, counts, train_documents, true, closed)
     context = replace(context, propensity=propensity, bin_edges=bin_edges)
@@ -91,6 +93,13 @@ def evaluate(
     evaluator.add_batch(evaluator.batch(true, decisions, scores, closed))
     names = getattr(truth, "level_names", ())
     return replace(evaluator.result(), groups=getattr(truth, "groups", None), level_names=names)
+
+
+def decided_by_column(rule: str | TunedRule | None, truth: Any, decisions: Any, scores: Scores | None) -> Any:
+    """Decide by a rule that goes by a column of the true documents, where nothing is decided; else change nothing."""
+    if decisions is not None or scores is None or rule is None or column_of(rule) is None:
+        return decisions
+    return decide(scores, rule, by=truth)
 
 
 def _counts_under(hierarchy: Hierarchy, train_frequencies: Any, scores: Scores | None) -> Any:
@@ -212,7 +221,7 @@ class Evaluator:
             As for `evaluate`.
         """
         decisions, scores = in_order(truth, decisions, "decisions"), in_order(truth, scores, "scores")
-        self.add_batch(self.batch(truth, decisions, scores))
+        self.add_batch(self.batch(truth, decided_by_column(self.rule, truth, decisions, scores), scores))
 
     def add_batch(self, batch: Batch) -> None:
         """Judge documents that `batch` made."""

@@ -1,14 +1,15 @@
 """Tune a rule on validation data: what `treelabel tune` does, and what a required precision costs."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from treelabel.core.compute import join_rows, kernel
 from treelabel.core.errors import TreelabelError
+from treelabel.core.strings import describe_value
 from treelabel.core.types import BoolArray, DoubleArray, LongArray, ScoreArray
 from treelabel.evaluation.alignment import has_label, validation
 from treelabel.evaluation.evaluator import make_context
@@ -22,8 +23,9 @@ from treelabel.rules.decisions import TunedRule
 from treelabel.rules.registry import find_rule
 from treelabel.rules.risk_bounds import FOLDS, assign_folds
 from treelabel.rules.risk_control import RiskControl
-from treelabel.rules.set_calibration import calibrate_sets
+from treelabel.rules.set_calibration import calibrate_by_value, calibrate_sets, require_one_path
 from treelabel.rules.threshold import threshold
+from treelabel.rules.tuned_rule import column_values
 from treelabel.scores.score_matrix import Scores
 
 RULES_TO_TUNE = (
@@ -35,7 +37,9 @@ RULES_TO_TUNE = (
 )
 
 
-def tune(truth: Any, scores: Scores, rule: str = "macro_f1", train_frequencies: Any = None) -> TunedRule:
+def tune(
+    truth: Any, scores: Scores, rule: str = "macro_f1", train_frequencies: Any = None, by: Any = None
+) -> TunedRule:
     """Find the settings of a rule on validation data: thresholds for a metric, or for a required precision.
 
     "macro_f1" finds one threshold per label, "micro_f1" one for all labels; "back_off(precision=0.95)" finds how sure
@@ -52,6 +56,9 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1", train_frequencies: 
         What to tune.
     train_frequencies : Dataset, optional
         The training data, for risk_control(metric=info_recall).
+    by : str or mapping, optional
+        For conformal: a column of `truth`, or its name and values. Each value gets a limit of its own, so that coverage
+        holds within each; `decide` needs the same column then.
 
     Returns
     -------
@@ -67,6 +74,8 @@ def tune(truth: Any, scores: Scores, rule: str = "macro_f1", train_frequencies: 
     if not isinstance(rule, str):
         raise TreelabelError(f"expected what to tune, such as 'macro_f1', found {type(rule).__name__}")
     aligned, true = validation(truth, scores)
+    if by is not None:
+        return _tune_by_column(truth, aligned, true, rule, by)
     measured: dict[str, Any]
     settings: dict[str, Any]
     match rule.removeprefix("optimal:"):
@@ -111,13 +120,47 @@ def _tune_conformal(
     labels: Any, scores: Scores, truth: LabelMatrix, asked: dict[str, Any], _: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Tune conformal on the documents that have a label."""
-    coverage, groups = float(asked.setdefault("coverage", USUAL_COVERAGE)), getattr(labels, "groups", None)
-    rows = np.flatnonzero(has_label(labels, scores.hierarchy))
-    if not len(rows):
-        raise TreelabelError("no validation document has a label, so there is nothing to cover")
-    units = None if groups is None else [groups[row] for row in rows.tolist()]
+    coverage = float(asked.setdefault("coverage", USUAL_COVERAGE))
+    rows, units = _rows_to_cover(labels, scores, truth)
     t, costs = calibrate_sets(scores[rows], truth[rows], ConformalSets.of(asked), coverage, units)
     return {"t": t, **asked}, costs.to_json()
+
+
+def _rows_to_cover(labels: Any, scores: Scores, truth: LabelMatrix) -> tuple[LongArray, list[str] | None]:
+    """Return the documents that have a label, and their groups if they have any; refuse those with several paths."""
+    rows, groups = np.flatnonzero(has_label(labels, scores.hierarchy)), getattr(labels, "groups", None)
+    if not len(rows):
+        raise TreelabelError("no validation document has a label, so there is nothing to cover")
+    require_one_path(scores[rows], truth[rows])
+    return rows, None if groups is None else [groups[row] for row in rows.tolist()]
+
+
+def _tune_by_column(labels: Any, scores: Scores, truth: LabelMatrix, rule: str, by: Any) -> TunedRule:
+    """Tune conformal with a limit for each value of a column."""
+    asked = find_rule(rule) if rule.startswith("conformal") else None
+    if asked is None or asked.settings.get("group") is not None or "t" in asked.settings:
+        raise TreelabelError(
+            f"cannot tune {rule!r} by a column; expected conformal(coverage=0.9), without group and t: for other rules "
+            "tune one on each part of the documents"
+        )
+    is_name = isinstance(by, str)
+    if is_name and not hasattr(labels, "extra"):
+        raise TreelabelError(
+            f"by = {by!r} is a column of a Dataset; of other labels, pass its values: by={{{by!r}: ...}}"
+        )
+    if not is_name and (not isinstance(by, Mapping) or len(by) != 1):
+        raise TreelabelError(f"by= is {describe_value(by)}, expected the name of a column, or a name with its values")
+    name = by if isinstance(by, str) else str(next(iter(by)))
+    names = column_values(labels if is_name else by, name, len(scores))
+    settings = dict(asked.settings)
+    coverage, family = float(settings.setdefault("coverage", USUAL_COVERAGE)), ConformalSets.of(settings)
+    rows, units = _rows_to_cover(labels, scores, truth)
+    some = [names[row] for row in rows.tolist()]
+    parts, costs = calibrate_by_value(scores[rows], truth[rows], family, coverage, some, units)
+    within = replace(costs, within=f", within each value of {name}")
+    measured = {**within.to_json(), "values": [each.to_json() for each in parts], "documents": len(scores)}
+    t, values = [each.t for each in parts], tuple(each.value for each in parts)
+    return TunedRule("conformal", {"t": t, **settings}, scores.hierarchy.fingerprint, measured, name, values)
 
 
 def _tune_risk_control(

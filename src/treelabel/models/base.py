@@ -34,7 +34,9 @@ from treelabel.selection.evidence import (
     irregular_documents,
 )
 from treelabel.selection.goal import require_suitable
+from treelabel.selection.guarantee import set_apart
 from treelabel.selection.rule_choice import cover_by_evidence, decide_by_evidence, documents_to_judge
+from treelabel.selection.training import MOST_SCORES, TOP_OF_MANY
 
 # A model's file needs Training beside Model.
 from treelabel.selection.training import Training as Training
@@ -113,7 +115,8 @@ class Model(Predictor):
             hierarchy, it is made of these.
         coverage
             The probability with which predictions are to cover the true label: the default rule is then calibrated on
-            held-out documents, and `evidence_.guarantee` says what it promises (docs/guarantees.md).
+            documents that are kept out of learning, and `evidence_.guarantee` says what it promises
+            (docs/guarantees.md).
 
         Returns
         -------
@@ -139,7 +142,11 @@ class Model(Predictor):
         self.stop_nodes_ = stop_nodes(train.hierarchy, train.labels)
         self.stopped_ = None
         self.reading_ = reading_of(data)
-        self._record_evidence(train, self._fit(train), coverage)
+        learned, apart = (train, None) if coverage is None else set_apart(train, coverage, getattr(self, "seed", 0))
+        held = self._fit(learned)
+        self._record_evidence(learned, held)
+        if apart is not None and coverage is not None:
+            self._promise(train, apart, held, coverage)
         self.stopped_ = stop.reason
         return self
 
@@ -182,11 +189,9 @@ class Model(Predictor):
             except TreelabelError as error:
                 raise TreelabelError(f"{where}optimize: {error}") from None
 
-    def _record_evidence(self, train: Training, held: HeldOut | None, coverage: float | None) -> None:
+    def _record_evidence(self, train: Training, held: HeldOut | None) -> None:
         """Choose the default rule by held-out documents, and keep what these and the training documents are like."""
         self.rule_, evidence = decide_by_evidence(train.hierarchy, train.labels, held, self._trials(), self._goal)
-        if coverage is not None:
-            self.rule_, evidence = cover_by_evidence(train.hierarchy, train.labels, held, evidence, coverage)
         self.evidence_ = replace(evidence, stages=tuple(self._stages()), tuning=self._tuning())
         judged = documents_to_judge(train.hierarchy, train.labels, held)
         self.profile_ = Profile.of(train, judged, self.default_rule, self._known_words(), getattr(self, "min_df", 1))
@@ -194,6 +199,15 @@ class Model(Predictor):
         chance = self.evidence_.compare_with_most_frequent(self.default_rule)
         if chance:
             LOG.warning("on held-out documents the model is %s", chance)
+
+    def _promise(self, train: Training, apart: Training, held: HeldOut | None, coverage: float) -> None:
+        """Replace the default rule by one that covers the truth, by documents that the model has not seen."""
+        documents = apart.texts if apart.features is None else apart.features
+        top = TOP_OF_MANY if len(apart) * len(apart.hierarchy) > MOST_SCORES else None
+        scored = HeldOut(self._score_checked(documents, None, top), apart.labels, apart.groups)
+        h, evidence = train.hierarchy, self.evidence_
+        self.rule_, self.evidence_ = cover_by_evidence(h, train.labels, scored, held, evidence, coverage)
+        self.profile_ = self.profile_.by_rule(documents_to_judge(h, train.labels, held), self.rule_)
 
     def __repr__(self) -> str:
         """Return the settings that are not the defaults, and what was found on held-out documents."""

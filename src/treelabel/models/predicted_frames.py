@@ -15,6 +15,7 @@ from treelabel.models.label_forms import likeliest
 from treelabel.models.streaming import batch_size, decided_batches
 from treelabel.rules.decision_columns import column_names, label_separator, prediction_columns
 from treelabel.rules.decisions import Decisions, TunedRule
+from treelabel.rules.tuned_rule import column_of
 from treelabel.scores.score_matrix import Scores
 
 
@@ -56,17 +57,27 @@ def predict_frame(
         )
     listed = model.regime_ == "multi_path" if several is None else several
     sep = None if listed else label_separator(h)
-    parts = list(_columns(model, texts, rule, sep, alternatives))
+    by = column_of(rule)
+    parts = list(_columns(model, texts, rule, sep, alternatives, None if by is None else {by: frame.values(by)}))
     columns = {names[name]: pa.chunked_array([part[name] for part in parts]).combine_chunks() for name in parts[0]}
     return frame.with_columns(columns)
 
 
 def _columns(
-    model: Any, texts: Strings, rule: str | TunedRule | None, sep: str | None, alternatives: int
+    model: Any,
+    texts: Strings,
+    rule: str | TunedRule | None,
+    sep: str | None,
+    alternatives: int,
+    by: Mapping[str, list[Any]] | None,
 ) -> Iterator[Mapping[str, pa.Array]]:
     size, form = batch_size(len(model.hierarchy_)), model.form_
-    batches = ((texts[start : start + size], None) for start in range(0, max(1, len(texts)), size))
-    for decided in decided_batches(model, batches, rule):
+    batches = ((texts[start : start + size], start) for start in range(0, max(1, len(texts)), size))
+
+    def values_of(_: Any, start: int) -> Any:
+        return {name: values[start : start + size] for name, values in (by or {}).items()}
+
+    for decided in decided_batches(model, batches, rule, values_of):
         # Where labels were written as a kind of their own, predictions are written alike.
         write = form.write if form.is_single or form.sep is not None else None
         decisions = decided.decisions if sep is None else _with_one_label(decided.decisions, decided.scores)

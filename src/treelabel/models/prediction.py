@@ -19,6 +19,7 @@ from treelabel.models.sklearn import Classifier, mean_of
 from treelabel.models.streaming import blank_texts, decide_texts, decided_batches
 from treelabel.models.true_labels import TrueLabels, judged_labels, true_labels
 from treelabel.rules.decisions import Decisions, TunedRule
+from treelabel.rules.tuned_rule import column_of, loaded_rule
 from treelabel.scores.score_matrix import Scores
 from treelabel.text.tfidf import Tfidf
 
@@ -106,7 +107,7 @@ class Predictor(Classifier):
         """
         column, _ = texts_of(texts)
         scores = self._score_checked(column, None)
-        return judged_labels(labels, self.hierarchy_, self.form_), scores, self._decide(column, scores, rule)
+        return judged_labels(labels, self.hierarchy_, self.form_), scores, self._decide(column, scores, rule, texts)
 
     @overload
     def predict(self, texts: Any, rule: str | TunedRule, paths: bool | None = None) -> list[list[str]]: ...
@@ -140,7 +141,7 @@ class Predictor(Classifier):
         """
         column, names = texts_of(texts)
         scores = self._score_checked(column, names)
-        return self._answers(self._decide(column, scores, rule), scores, rule, paths)
+        return self._answers(self._decide(column, scores, rule, texts), scores, rule, paths)
 
     def predict_frame(
         self,
@@ -250,8 +251,9 @@ class Predictor(Classifier):
         tfidf: Tfidf | None = getattr(self, "tfidf_", None)
         return tfidf
 
-    def _decide(self, texts: Any, scores: Scores, rule: str | TunedRule | None) -> Decisions:
-        return decide_texts(scores, blank_texts(texts), self.default_rule if rule is None else rule)
+    def _decide(self, texts: Any, scores: Scores, rule: str | TunedRule | None, columns: Any = None) -> Decisions:
+        asked = self.default_rule if rule is None else loaded_rule(rule)
+        return decide_texts(scores, blank_texts(texts), asked, by=columns if column_of(asked) is not None else None)
 
     def _require_texts(self, has_texts: bool) -> None:
         """Refuse documents that are features alone, where a model reads texts."""

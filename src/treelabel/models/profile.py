@@ -118,6 +118,10 @@ class Profile(ProfileMeans):
         confidence = mean_of(confidence_of(held.scores))
         return replace(counted, confidence=confidence, shares=shares, **_judge(held, rule))
 
+    def by_rule(self, held: HeldOut | None, rule: str) -> "Profile":
+        """Return the same profile of a model that predicts by another rule; see `of`."""
+        return self if held is None or not len(held.scores) else replace(self, **_judge(held, rule))
+
     def carry_over(self, moves: Moves, more: Training | None) -> "Profile":
         """Return the profile of a model that was updated without holding anything out.
 

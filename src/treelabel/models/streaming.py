@@ -1,7 +1,7 @@
 """Score and decide a batch of texts at a time: memory grows with a batch, not with the number of texts."""
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray
 from treelabel.models.model_inputs import texts_of
 from treelabel.rules.decisions import Decisions, TunedRule, decide, decides_on_all
+from treelabel.rules.tuned_rule import column_of, loaded_rule
 from treelabel.scores.score_matrix import Scores
 
 # Texts of a batch at most, and where there are so many nodes that models keep the largest scores only.
@@ -66,7 +67,11 @@ def decide_texts(scores: Scores, blank: BoolArray, rule: str | TunedRule, **sett
 
 
 def decided_batches(
-    model: Any, batches: Iterable[tuple[Any, Any]], rule: str | TunedRule | None = None, **settings: Any
+    model: Any,
+    batches: Iterable[tuple[Any, Any]],
+    rule: str | TunedRule | None = None,
+    columns: Callable[[Any, Any], Any] = lambda texts, carried: texts,
+    **settings: Any,
 ) -> Iterator[Decided]:
     """Score and decide batches one after another.
 
@@ -81,6 +86,8 @@ def decided_batches(
         Texts as `Model.score` takes them, and whatever is to come along with them.
     rule : str or Tuned, optional
         As for `Model.predict`.
+    columns : callable, optional
+        Returns the columns of a batch, for a rule that was tuned by one; by default those of its Dataset.
     **settings
         Of the rule.
 
@@ -92,14 +99,15 @@ def decided_batches(
     if not hasattr(model, "hierarchy_"):
         # For what it says then.
         model.score([])
-    asked = model.default_rule if rule is None else rule
+    asked = model.default_rule if rule is None else loaded_rule(rule)
     if decides_on_all(asked, model.hierarchy_, **settings):
         yield from _decided_together(model, batches, asked, settings)
         return
     for texts, carried in batches:
         column, _ = texts_of(texts)
         scores, blank = model.score(column), blank_texts(column)
-        yield Decided(carried, scores, decide_texts(scores, blank, asked, **settings), blank)
+        by = columns(texts, carried) if column_of(asked) is not None else None
+        yield Decided(carried, scores, decide_texts(scores, blank, asked, by=by, **settings), blank)
 
 
 def _decided_together(

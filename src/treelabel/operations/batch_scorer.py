@@ -14,7 +14,8 @@ from treelabel.models.base import Model
 from treelabel.models.persistence.load import load_model
 from treelabel.models.streaming import Decided, batch_size, decided_batches
 from treelabel.rules.decision_columns import chosen_labels, column_names, label_separator, prediction_columns
-from treelabel.rules.decisions import decides_on_all
+from treelabel.rules.decisions import TunedRule, decides_on_all
+from treelabel.rules.tuned_rule import column_of
 
 # Rules that give a document one most specific label at most.
 ONE_LABEL = (
@@ -53,7 +54,7 @@ class BatchScorer:
     ----------
     model : Model, str or Path
         A model folder, which every process must see; or a model.
-    rule : str, optional
+    rule : str or TunedRule, optional
         A row of RULES with settings, or a file that `tune` wrote; by default the rule of the model. Rules of all
         documents together cannot decide on a batch, and are refused when a batch comes.
     text : str or tuple of str, optional
@@ -78,7 +79,7 @@ class BatchScorer:
     def __init__(
         self,
         model: Model | str | Path,
-        rule: str | None = None,
+        rule: str | TunedRule | None = None,
         *,
         text: str | tuple[str, ...] | None = None,
         id: str | None = None,  # noqa: A002
@@ -109,7 +110,7 @@ class BatchScorer:
         return self._model
 
     @property
-    def rule(self) -> str:
+    def rule(self) -> str | TunedRule:
         """The rule that decides."""
         return self.model.default_rule if self.requested_rule is None else self.requested_rule
 
@@ -119,9 +120,15 @@ class BatchScorer:
         return decides_on_all(self.rule, self.model.hierarchy_, **self.settings)
 
     @property
+    def column(self) -> str | None:
+        """The column that the rule goes by, if it does."""
+        return column_of(self.rule)
+
+    @property
     def several(self) -> bool:
         """Whether a document may have several labels."""
-        is_single = self.model.regime_ != "multi_path" and self.rule.startswith(ONE_LABEL)
+        name = self.rule.rule if isinstance(self.rule, TunedRule) else self.rule
+        is_single = self.model.regime_ != "multi_path" and name.startswith(ONE_LABEL)
         return self.form.all_labels or not is_single
 
     def check(self) -> None:
@@ -132,7 +139,11 @@ class BatchScorer:
 
     def decide(self, batches: Iterable[tuple[Any, Any]]) -> Iterator[Decided]:
         """Score and decide batches: pairs of texts and (ids, columns), which come along with the decisions."""
-        return decided_batches(self.model, batches, self.rule, **self.settings)
+
+        def columns(texts: Any, carried: Any) -> Any:
+            return texts if hasattr(texts, "extra") else carried[1]
+
+        return decided_batches(self.model, batches, self.rule, columns, **self.settings)
 
     def table(self, decided: Decided) -> pa.Table:
         """Put predictions beside ids, or beside the input's own columns; as suggestions where the form says so."""

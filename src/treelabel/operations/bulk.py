@@ -31,6 +31,7 @@ from treelabel.models.persistence.store import package_version
 from treelabel.models.streaming import Decided, batch_size, blank_texts
 from treelabel.operations.batch_scorer import BatchScorer, folder_stamp
 from treelabel.rules.decision_columns import label_separator
+from treelabel.rules.decisions import TunedRule
 from treelabel.scores.score_matrix import Scores
 from treelabel.scores.score_writer import finish_scores, score_batch, score_schema
 
@@ -171,18 +172,22 @@ class FileJob:
         sizes = batch_size(len(h)), FIRST_OF_PIPE if self.texts == STANDARD else FIRST
         title = f"{verb} {self.texts.name}"
         with_texts = form.suggested is not None
-        for data in read_batches(self.texts, h, *sizes, form.keep_columns, title, self.progress, **self.reading):
+        needs_columns = form.keep_columns or self.scorer.column is not None
+        for data in read_batches(self.texts, h, *sizes, needs_columns, title, self.progress, **self.reading):
             if done > 0:
                 done -= len(data)
                 continue
             texts = {"text": data.texts.arrow} if with_texts else {}
             taken = DOCUMENT if with_texts else ()
-            others = {name: column for name, column in data.extra.items() if name not in taken}
+            columns = data.extra if form.keep_columns else {}
+            others = {name: column for name, column in columns.items() if name not in taken}
             yield data, (data.ids.arrow.combine_chunks(), {**texts, **others})
 
 
-def _content_of_rule(rule: str) -> str:
+def _content_of_rule(rule: str | TunedRule) -> str:
     """Return what a file of a rule holds; other rules as they are."""
+    if isinstance(rule, TunedRule):
+        return repr(rule)
     is_file = rule.endswith(".json") and Path(rule).is_file()
     return Path(rule).read_text(encoding="utf-8") if is_file else rule
 

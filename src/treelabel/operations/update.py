@@ -1,5 +1,6 @@
 """Bring a model up to date: new texts, new labels, and labels that were renamed, moved, merged, split or deleted."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -102,6 +103,13 @@ def _remembering(
     # The columns of an indicator matrix are nodes, of which others may be there now: it has all.
     form = replace(model.form_, columns=[], spellings={}) if model.form_.columns else model.form_
     made.form_, made.reading_ = form, model.reading_
+    if model.evidence_.guarantee is not None and made.evidence_ is model.evidence_:
+        made.evidence_ = replace(model.evidence_, guarantee=None)
+        warnings.warn(
+            f"the promise of {made.rule_.partition('(')[0]} was of the model before, and is not one of the updated "
+            "model; calibrate it again on documents that it has not learned: treelabel tune, or train= to fit it anew",
+            stacklevel=3,
+        )
     if getattr(made, "profile_", model.profile_) is model.profile_:
         made.profile_ = model.profile_.carry_over(moves, more)
         if every is not None:

@@ -22,6 +22,7 @@ from treelabel.report.confusion import (
     sibling_counts,
     sibling_tables,
 )
+from treelabel.report.guaranteed_sets import GuaranteedSets, guaranteed_sets, is_covering
 from treelabel.report.mistakes import LONGEST_TEXT, MOST_MISTAKES, Mistake, costliest_mistakes
 from treelabel.report.operating_curve import Curve, operating_curve
 from treelabel.report.reliability import reliability
@@ -29,6 +30,7 @@ from treelabel.report.sentences import HEADLINES
 from treelabel.report.slices import Slice, by_bin, by_decile, by_depth
 from treelabel.report.systems import SCORE_METRICS, ReportSystem, judge_systems, occurring
 from treelabel.rules.decisions import TunedRule
+from treelabel.rules.tuned_rule import column_of
 
 MOST_PAIRS = 45
 # Characters of texts in all mistakes of all systems.
@@ -46,6 +48,7 @@ class Details:
     far: list[Confusion]
     mistakes: list[Mistake]
     wrong_documents: int
+    sets: GuaranteedSets | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +143,7 @@ def make_content(
         depth=by_depth(judged),
         deciles=by_decile(judged),
         bins=by_bin(judged),
-        details=[_details(system, truth, texts, longest) for system in judged],
+        details=[_details(system, truth, texts, longest, column_of(rule)) for system in judged],
         comparison=compare_results(named, HEADLINES, resamples, seed) if several else None,
         score_comparison=_compare_scores(judged, resamples, seed),
         pairs=_pairs(judged) if several else [],
@@ -165,7 +168,12 @@ def _notes(systems: list[ReportSystem]) -> list[str]:
         notes += [f"{named}{note}" for note in system.result.remarks.notes(system.hierarchy)]
         if coverage is not None and coverage.with_label < coverage.documents:
             without = coverage.documents - coverage.with_label
-            notes.append(f"{named}{without:,} of {coverage.documents:,} documents got no label, which counts as wrong.")
+            meaning = "counts as wrong"
+            if is_covering(system.rule):
+                meaning = (
+                    "stands for the root and covers any label, but counts as wrong in all metrics but those of sets"
+                )
+            notes.append(f"{named}{without:,} of {coverage.documents:,} documents got no label, which {meaning}.")
     default = {system.rule for system in systems if system.result.is_default_rule}
     notes += [f"Scores were decided by the rule {rule}, as predict decides for labels like these." for rule in default]
     return notes
@@ -180,7 +188,8 @@ def _compare_scores(systems: list[ReportSystem], resamples: int, seed: int) -> C
     return compare_results(named, [name for name in HEADLINES if name in SCORE_METRICS], resamples, seed)
 
 
-def _details(system: ReportSystem, truth: Dataset, texts: bool, longest: int) -> Details:
+def _details(system: ReportSystem, truth: Dataset, texts: bool, longest: int, column: str | None) -> Details:
+    values = [] if column is None or column not in truth.extra else truth.extra[column].to_pylist()
     counts = sibling_counts(system.hierarchy, system.truth, system.decisions)
     return Details(
         curve=operating_curve(system),
@@ -190,6 +199,7 @@ def _details(system: ReportSystem, truth: Dataset, texts: bool, longest: int) ->
         far=far_confusions(system),
         mistakes=costliest_mistakes(system, truth, texts, longest=longest),
         wrong_documents=int(np.sum(system.result.documents["shortest_path"] > 0)),
+        sets=guaranteed_sets(system, column if values else None, values),
     )
 
 

@@ -18,7 +18,7 @@ from treelabel.core.types import DoubleArray, LongArray, ScoreArray
 from treelabel.hierarchy.label_matrices import LabelMatrix, from_sizes, matches, rows_of
 from treelabel.rules import node_sets
 from treelabel.rules.back_off import first_entries, list_leaf_paths
-from treelabel.rules.risk_bounds import EVERYTHING
+from treelabel.rules.risk_bounds import EVERYTHING, require_share
 from treelabel.rules.score_rows import over_numbered_scores, single_labels
 from treelabel.rules.threshold import whole_number
 from treelabel.scores.score_matrix import Scores
@@ -40,6 +40,7 @@ def conformal(
     penalty: float = 0.01,
     k_reg: int = 5,
     seed: int = 0,
+    limits: DoubleArray | None = None,
 ) -> LabelMatrix:
     """Predict at most `nodes` nodes that cover the truth with the probability that t was found for; or the root.
 
@@ -68,6 +69,8 @@ def conformal(
         The penalty of raps for each leaf beyond the k_reg-th.
     seed
         Seed of the random shares.
+    limits : array of shape (documents,)
+        The limit of each document, in place of t: what a tuned rule finds by a column of the data.
 
     Returns
     -------
@@ -82,6 +85,10 @@ def conformal(
     []
     """
     family = ConformalSets(nodes, score, randomised, group, penalty, k_reg, seed)
+    if coverage is not None:
+        require_share(coverage, "coverage")
+    if limits is not None:
+        return family.predict(scores, limits)
     if t is None:
         wanted = f"conformal(coverage={USUAL_COVERAGE if coverage is None else coverage:g})"
         raise TreelabelError(
@@ -89,6 +96,14 @@ def conformal(
             f"treelabel tune VALID SCORES --rule '{wanted}'"
         )
     return family.predict(scores, family.limits_of(scores, t))
+
+
+def checked_limits(t: float | Sequence[float] | ScoreArray) -> DoubleArray:
+    """Return limits as an array, refusing what is no number of at least 0."""
+    listed = np.asarray(t, np.float64)
+    if not (listed >= 0).all():
+        raise TreelabelError(f"t has {listed[~(listed >= 0)].flat[0]:g}, expected numbers of at least 0")
+    return listed
 
 
 @dataclass(frozen=True)
@@ -184,9 +199,7 @@ class ConformalSets:
 
     def limits_of(self, scores: Scores, t: float | Sequence[float] | ScoreArray) -> DoubleArray:
         """Return the limit of each document: its group's t."""
-        listed = np.asarray(t, np.float64)
-        if not (listed >= 0).all():
-            raise TreelabelError(f"t has {listed[~(listed >= 0)].flat[0]:g}, expected numbers of at least 0")
+        listed = checked_limits(t)
         if listed.ndim == 0 and self.group is None:
             return np.full(len(scores), float(listed))
         groups, count = self.groups_of(scores)

@@ -1,67 +1,28 @@
 """Decisions: closed label sets, and how a rule makes them of scores."""
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from treelabel.core.atomic_output import atomic_file
 from treelabel.core.errors import TreelabelError
 from treelabel.core.html_tables import html_box, html_table
-from treelabel.core.inputs import existing_file
-from treelabel.core.json_text import read_json
 from treelabel.core.types import BoolArray, LongArray
-from treelabel.core.validation import JsonRecord, validate
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import decode
 from treelabel.hierarchy.label_matrices import LabelMatrix, keep_entries, row_numbers, row_sizes
 from treelabel.hierarchy.similarity import information_content
 from treelabel.hierarchy.union import join_hierarchies, nodes_in
 from treelabel.rules.registry import COMMON, Rule, RuleSpec, find_rule
+from treelabel.rules.tuned_rule import TunedRule as TunedRule
+from treelabel.rules.tuned_rule import loaded_rule
 from treelabel.scores.score_matrix import Scores
 
-KIND = "treelabel tuned rule"
-VERSION = 1
+# Rules whose limits are those of a promise.
+PROMISING = ("conformal", "risk_control")
 # Documents that notebooks show.
 FIRST_SHOWN = 10
-
-
-@dataclass(frozen=True)
-class TunedRule(JsonRecord):
-    """A rule with settings that were found on validation data, bound to the hierarchy of that data.
-
-    `measured` has the values that were reached there. Use it wherever a rule is wanted: `decide(scores, tuned)`.
-    """
-
-    rule: str
-    settings: Mapping[str, Any]
-    fingerprint: str
-    measured: Mapping[str, Any] = field(default_factory=dict)
-
-    def save(self, path: str | Path) -> None:
-        """Write as JSON; the file appears whole or not at all."""
-        with atomic_file(Path(path)) as temporary:
-            text = json.dumps({"kind": KIND, "version": VERSION, **asdict(self)}, indent=2, ensure_ascii=False)
-            Path(temporary).write_text(text + "\n", encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: str | Path) -> "TunedRule":
-        """Read what `save` wrote."""
-        file = existing_file(Path(path))
-        stored = read_json(file, str(file), "tuned rule")
-        if not isinstance(stored, dict) or stored.get("kind") != KIND:
-            raise TreelabelError(f"{file}: no tuned rule; expected a file that 'treelabel tune' wrote")
-        if stored.get("version") != VERSION:
-            raise TreelabelError(
-                f"{file}: a tuned rule of version {stored.get('version')!r}, but this treelabel reads version {VERSION}"
-            )
-        values = {name: value for name, value in stored.items() if name not in ("kind", "version")}
-        validate(values, cls, f"{file}: the tuned rule")
-        return cls(**values)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -157,6 +118,7 @@ def decide(
     rule: str | TunedRule = "threshold",
     train_frequencies: Any = None,
     train_documents: int | None = None,
+    by: Any = None,
     **settings: Any,
 ) -> Decisions:
     """Turn scores into label sets by a rule of RULES, or by one that `tune` made.
@@ -173,6 +135,9 @@ def decide(
         included.
     train_documents : int, optional
         The number of training documents, where `train_frequencies` are counts.
+    by : Dataset, mapping or sequence, optional
+        For a rule that was tuned by a column: documents that have it, columns by name, or its values. Other rules do
+        not look at it.
     **settings
         Settings of the rule. All rules have `closed` (default true: ancestors are added) and `unknown`: where no top
         label has a score of at least that much, nothing is predicted and the document is marked in
@@ -191,8 +156,11 @@ def decide(
     """
     if not isinstance(scores, Scores):
         raise TreelabelError(f"expected Scores(hierarchy, matrix) to decide on, found {type(scores).__name__}")
-    asked = _resolve_rule(rule, scores.hierarchy, settings)
+    loaded = loaded_rule(rule)
+    asked = _resolve_rule(loaded, scores.hierarchy, settings)
     rule_settings = {name: value for name, value in asked.settings.items() if name not in COMMON}
+    if isinstance(loaded, TunedRule) and loaded.by is not None:
+        rule_settings = {**rule_settings, "t": None, "limits": loaded.limits_of(by, len(scores))}
     known = _from_training(asked.rule, scores.hierarchy, train_frequencies, train_documents)
     try:
         chosen = asked.rule.choose(scores, **rule_settings, **known)
@@ -225,16 +193,22 @@ def decides_on_all(rule: str | TunedRule, hierarchy: Hierarchy, **settings: Any)
     >>> decides_on_all("best_leaf", h), decides_on_all("optimal:macro_f1", h)
     (False, True)
     """
-    return _resolve_rule(rule, hierarchy, settings).rule.of_all
+    return _resolve_rule(loaded_rule(rule), hierarchy, settings).rule.of_all
 
 
-def _resolve_rule(rule: str | TunedRule, hierarchy: Hierarchy, settings: dict[str, Any]) -> RuleSpec:
+def _resolve_rule(rule: Any, hierarchy: Hierarchy, settings: dict[str, Any]) -> RuleSpec:
     """Find the rule and its settings; a tuned one must have been tuned for this hierarchy."""
-    if isinstance(rule, str) and rule.endswith(".json"):
-        rule = TunedRule.load(Path(rule))
     if isinstance(rule, TunedRule):
         hierarchy.require_same(rule.fingerprint, f"the tuned rule {rule.rule}")
-        return find_rule(rule.rule, {**rule.settings, **settings})
+        # What is promised holds for the settings that it was calibrated with.
+        other = next((name for name in settings if name not in COMMON), None)
+        if other is not None and rule.rule in PROMISING:
+            raise TreelabelError(
+                f"the tuned rule {rule.rule} is used as it was tuned, but {other} was given beside it; expected closed "
+                "and unknown alone"
+            )
+        found = find_rule(rule.rule, {**rule.settings, **settings})
+        return found if rule.by is None else replace(found, by=rule.by)
     if not isinstance(rule, str):
         raise TreelabelError(f"expected a rule such as 'optimal:hf1' or what tune gave, found {type(rule).__name__}")
     return find_rule(rule, settings)

@@ -28,6 +28,15 @@ LEAST_MASS: Final = 1e-5
 MOST_SEARCHED: Final = 1 << 14
 # Nodes with mass of a document that are searched through, though none of them is true.
 MOST_UNTRUE: Final = 256
+# Masses whose numbers have the same exponent and the same 5 bits behind the point are in one bucket; the last one has
+# all below 2^-32, too.
+BUCKETS: Final = 1024
+KEY_SHIFT: Final = 47
+LARGEST_KEY: Final = 1023 << 5
+# Nodes of a bucket that are sorted by insertion.
+MOST_INSERTED: Final = 64
+# With one node in so many that is needed, sorting costs as much as looking at all.
+DENSE: Final = 32
 # Larger than any number of leaves times nodes.
 _IMPOSSIBLE: Final = 1 << 60
 
@@ -54,13 +63,15 @@ class SetTree(NamedTuple):
 class SetRow(NamedTuple):
     """Working memory for one row, by index in the row; the root stands behind the last one.
 
-    `heap` and `order` are the nodes with mass before and after they are taken, `scores` their nonconformity scores;
-    `needed` lists nodes at or above those taken. `cost`, `is_alone` and `split` are by node and number of nodes.
+    `order` has the nodes with mass, sorted as far as they are wanted, and `ends` the ends of its buckets; `heap` is
+    where one is sorted. `scores` are nonconformity scores; `needed` lists nodes at or above those taken. `cost`,
+    `is_alone` and `split` are by node and number of nodes.
     """
 
     tree: TreeRow
     heap: IntArray
     order: IntArray
+    ends: IntArray
     scores: DoubleArray
     needed: IntArray
     is_taken: BoolArray
@@ -79,6 +90,7 @@ def make_set_row(nodes: int, longest: int, most: int) -> SetRow:
         make_tree_row(nodes, longest),
         np.empty(longest, np.int32),
         np.empty(longest, np.int32),
+        np.empty(BUCKETS, np.int32),
         np.empty(longest + 1),
         np.empty(longest, np.int32),
         np.zeros(longest, np.bool_),
@@ -112,17 +124,69 @@ def sink(mass: DoubleArray, heap: IntArray, hole: int, size: int) -> None:
 
 
 @kernel
+def bucket_of(bits: int) -> int:
+    """Return the bucket of a mass by the bits of its number: the larger the mass, the lower the bucket."""
+    key = LARGEST_KEY - (bits >> KEY_SHIFT)
+    if key < 0:
+        return 0
+    return key if key < BUCKETS else BUCKETS - 1
+
+
+@kernel
 def load_masses(tree: SetTree, nodes: IntArray, values: ScoreArray, work: SetRow) -> int:
-    """Put the nodes of a row that have mass on a heap; return how many."""
+    """Put the nodes of a row that have mass into `order`, bucket by bucket, by index in each; return how many.
+
+    Few of many nodes are taken mostly, so that a bucket is sorted when the first of its nodes is wanted. A short row is
+    one bucket.
+    """
     load_tree_row(tree.parent, nodes, values, work.tree)
-    mass, count = work.tree.mass, 0
+    mass, heap, ends, count = work.tree.mass, work.heap, work.ends, 0
     for index in range(len(nodes)):
         if mass[index] > 0 and (tree.is_leaf[nodes[index]] or mass[index] > LEAST_MASS):
-            work.heap[count] = index
+            heap[count] = index
             count += 1
-    for hole in range(count // 2 - 1, -1, -1):
-        sink(mass, work.heap, hole, count)
+    if count <= MOST_INSERTED:
+        work.order[:count] = heap[:count]
+        return count
+    bits = mass.view(np.int64)
+    ends[:] = 0
+    for place in range(count):
+        ends[bucket_of(bits[heap[place]])] += 1
+    total = 0
+    for bucket in range(BUCKETS):
+        size = ends[bucket]
+        # While nodes are put in, this is where the next one of the bucket belongs; in the end, where the bucket ends.
+        ends[bucket] = total
+        total += size
+    for place in range(count):
+        bucket = bucket_of(bits[heap[place]])
+        work.order[ends[bucket]] = heap[place]
+        ends[bucket] += 1
     return count
+
+
+@kernel
+def sort_bucket(work: SetRow, start: int, count: int) -> int:
+    """Sort the bucket of `order` that begins at `start`, of so many nodes with mass; return its end."""
+    mass, order, heap = work.tree.mass, work.order, work.heap
+    stop = count if count <= MOST_INSERTED else work.ends[bucket_of(mass.view(np.int64)[order[start]])]
+    size = stop - start
+    if size <= MOST_INSERTED:
+        for place in range(start + 1, stop):
+            index, hole = order[place], place
+            while hole > start and comes_first(mass, index, order[hole - 1]):
+                order[hole] = order[hole - 1]
+                hole -= 1
+            order[hole] = index
+        return stop
+    heap[:size] = order[start:stop]
+    for hole in range(size // 2 - 1, -1, -1):
+        sink(mass, heap, hole, size)
+    for place in range(size):
+        order[start + place] = heap[0]
+        heap[0] = heap[size - 1 - place]
+        sink(mass, heap, 0, size - 1 - place)
+    return stop
 
 
 @kernel
@@ -146,8 +210,11 @@ def score_of_rank(options: SetOptions, share: float, before: float, mass: float,
 
 
 @kernel
-def list_needed(work: SetRow, taken: int) -> int:
-    """List the nodes at or above the first ones in order, by rising index; mark them and those taken."""
+def list_needed(work: SetRow, taken: int, nodes: int) -> int:
+    """List the nodes at or above the first ones in order, by rising index; mark them and those taken.
+
+    `nodes` is the length of the row; where many are needed, looking at all costs less than sorting.
+    """
     above, count = work.tree.above, 0
     for rank in range(taken):
         index = work.order[rank]
@@ -157,7 +224,13 @@ def list_needed(work: SetRow, taken: int) -> int:
             work.needed[count] = index
             count += 1
             index = above[index]
-    sort_up(work.needed, 0, count)
+    if count * DENSE < nodes:
+        sort_up(work.needed, 0, count)
+        return count
+    count = 0
+    for index in range(nodes):
+        work.needed[count] = index
+        count += work.is_needed[index]
     return count
 
 
@@ -169,7 +242,7 @@ def represent(tree: SetTree, nodes: IntArray, taken: int, most: int, work: SetRo
     of itself. Costs, from the deepest node up, the nodes at or above those taken x most^2.
     """
     cost, root, most = work.cost, len(nodes), min(most, taken)
-    count = list_needed(work, taken)
+    count = list_needed(work, taken, len(nodes))
     cost[root, : most + 1] = 0
     for place in range(count):
         cost[work.needed[place], : most + 1] = 0
@@ -233,17 +306,14 @@ def choose_node_sets(
         low, high = ptr[row], ptr[row + 1]
         count = load_masses(tree, nodes[low:high], values[low:high], work) if limit < everything else 0
         share = random_share(nodes[low:high], values[low:high], options.seed) if options.seed >= 0 else 0.0
-        taken, before = 0, 0.0
+        taken, ordered, before = 0, 0, 0.0
         while taken < count:
-            index = work.heap[0]
-            mass = work.tree.mass[index]
+            ordered = sort_bucket(work, taken, count) if taken == ordered else ordered
+            mass = work.tree.mass[work.order[taken]]
             if taken > 0 and score_of_rank(options, share, before, mass, taken) > limit:
                 break
-            work.order[taken] = index
             taken += 1
             before += mass
-            work.heap[0] = work.heap[count - taken]
-            sink(work.tree.mass, work.heap, 0, count - taken)
         if used + options.most > len(result):
             result = with_room(result, used, options.most)
         if taken > 0:
@@ -276,22 +346,20 @@ def cover_limits(
         count = load_masses(tree, nodes[low:high], values[low:high], work)
         is_known = count <= MOST_UNTRUE
         for place in range(count):
-            is_known = is_known or stamp[nodes[low + work.heap[place]]] == row
+            is_known = is_known or stamp[nodes[low + work.order[place]]] == row
         if not is_known:
             continue
         share = random_share(nodes[low:high], values[low:high], options.seed) if options.seed >= 0 else 0.0
-        taken, before = 0, 0.0
+        taken, ordered, before = 0, 0, 0.0
         while taken < count:
-            index = work.heap[0]
+            ordered = sort_bucket(work, taken, count) if taken == ordered else ordered
+            index = work.order[taken]
             mass = work.tree.mass[index]
-            work.order[taken] = index
             work.scores[taken] = score_of_rank(options, share, before, mass, taken)
             if stamp[nodes[low + index]] == row:
                 break
             taken += 1
             before += mass
-            work.heap[0] = work.heap[count - taken]
-            sink(work.tree.mass, work.heap, 0, count - taken)
         work.scores[taken] = everything if taken == count else work.scores[taken]
         limits[row - start] = least_limit(tree, options, nodes[low:high], taken, work, stamp, row, result)
     return limits

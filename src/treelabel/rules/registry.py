@@ -31,8 +31,9 @@ from treelabel.rules import (
 )
 from treelabel.rules import optimal_nodes as nodes
 
-# Settings that are not the user's to write: they come from training data.
+# Settings that are not the user's to write: they come from training data, or from columns of the documents.
 FROM_TRAINING = ("information", "frequencies")
+FROM_COLUMNS = ("limits",)
 # A rule with long lists of numbers is shown by its name.
 MOST_SHOWN = 40
 # Settings that every rule has.
@@ -64,7 +65,8 @@ class Rule:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The settings and their defaults, common ones included."""
-        settings = {name: each.default for name, each in self._parameters.items() if name not in FROM_TRAINING}
+        foreign = FROM_TRAINING + FROM_COLUMNS
+        settings = {name: each.default for name, each in self._parameters.items() if name not in foreign}
         return settings | COMMON
 
     @property
@@ -89,16 +91,18 @@ class Rule:
 
 @dataclass(frozen=True)
 class RuleSpec:
-    """A rule with the settings it is to be used with."""
+    """A rule with the settings it is to be used with; `by` is the column of the data that some of them go by."""
 
     rule: Rule
     settings: Mapping[str, Any]
+    by: str | None = None
 
     def __str__(self) -> str:
         name, main = self.rule.name, self.rule.main or ""
         if list(self.settings) == [main] and is_number(self.settings[main]):
             return f"{name.removesuffix('@k')}@{_setting_text(self.settings[main])}"
-        listed = ", ".join(f"{key}={_setting_text(value)}" for key, value in self.settings.items())
+        shown = {**self.settings} if self.by is None else {**self.settings, "by": self.by}
+        listed = ", ".join(f"{key}={_setting_text(value)}" for key, value in shown.items())
         return f"{name}({listed})" if listed else name
 
 

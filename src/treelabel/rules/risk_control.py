@@ -68,6 +68,7 @@ def risk_control(
     >>> [h.names[node] for node in risk_control(Scores(h, [[0.2, 0.3, 0.4, 0.1]]), 0.25).indices]
     ['A', 'D', 'B']
     """
+    RiskControl(metric, at_least, confidence)
     if t is None:
         wanted = f"risk_control(metric={metric}, at_least={at_least:g})"
         raise TreelabelError(
@@ -140,16 +141,19 @@ class RiskControl:
                 "info_recall needs to know how rare labels are in training; pass train_frequencies= (a training "
                 "Dataset), or --train FILE"
             )
-        raised = scores.coherent()
+        raised, most = scores.coherent(), ""
         if self.is_recall and self.confidence is None:
-            t = _threshold_in_expectation(*_shares(raised, truth, weights), len(scores), 1 - self.at_least)
+            values, shares = _shares(raised, truth, weights)
+            t = _threshold_in_expectation(values, shares, len(scores), 1 - self.at_least)
+            least = (shares[values <= 0].sum() + 1) / (len(scores) + 1)
+            most = f" (the most that any threshold could promise is {max(0, 1 - least):.3f})"
         else:
             t = self._tested_threshold(raised, truth, weights)
         if t is None:
             sure = "" if self.is_recall and self.confidence is None else f" with a confidence of {self._sure:g}"
             raise TreelabelError(
-                f"no threshold has a {self.metric} of {self.at_least:g}{sure} on {len(scores):,} validation documents; "
-                "ask for less, or give more documents"
+                f"no threshold has a {self.metric} of {self.at_least:g}{sure} on {len(scores):,} validation documents"
+                f"{most}; ask for less, or give more documents"
             )
         return t
 
@@ -230,7 +234,8 @@ def _precision_sums(scores: Scores, truth: LabelMatrix, is_exact: bool) -> tuple
         cell = rows * columns + passed[inside]
         # From the highest threshold down; the last column is what reaches none.
         count, hits = (
-            np.bincount(cell, each, size * columns).reshape(size, columns)[:, ::-1].cumsum(axis=1)[:, :-1]
+            # Without any cell, numpy counts in whole numbers.
+            np.bincount(cell, each, size * columns).astype(np.float64).reshape(size, columns)[:, ::-1].cumsum(1)[:, :-1]
             for each in (np.ones(len(cell)), right[inside])
         )
         precision = np.divide(hits, count, out=np.zeros_like(hits), where=count > 0)

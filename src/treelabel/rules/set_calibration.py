@@ -1,7 +1,7 @@
 """Calibrate sets of nodes on validation documents, and measure what they cost on others."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ class SetCosts(JsonRecord):
     """The costs of sets with a coverage, on documents that they were not calibrated on.
 
     `covered` is the share of documents that are covered, `leaves` the mean number of leaves below the nodes, `nodes`
-    that of nodes, `depth` their mean depth, and `root` the share of documents that get the root.
+    that of nodes, `depth` their mean depth, and `root` the share of documents that get the root. `within` says of which
+    documents the promise is, if not of all alike.
     """
 
     coverage: float
@@ -33,11 +34,12 @@ class SetCosts(JsonRecord):
     nodes: float
     depth: float
     root: float
+    within: str = ""
 
     @property
     def promise(self) -> str:
         """The promise in words."""
-        return f"the nodes cover the true label with a probability of at least {self.coverage:g}"
+        return f"the nodes cover the true label with a probability of at least {self.coverage:g}{self.within}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the numbers by name."""
@@ -79,7 +81,7 @@ def calibrate_sets(
     coverage : float
         Above 0 and below 1.
     units : sequence of str, optional
-        The group of each document; documents of one group are judged together.
+        The unit of each document; documents of one unit are judged together.
 
     Returns
     -------
@@ -94,17 +96,74 @@ def calibrate_sets(
     (0.5, 1.0, 2.0)
     """
     require_share(coverage, "coverage")
-    require_one_path(scores, truth)
-    limits, (groups, count) = family.cover_limits(scores, truth), family.groups_of(scores)
-    t = _quantiles(limits, groups, count, coverage)
+    t, sets = _cross_fit(scores, truth, family, coverage, family.groups_of(scores), units)
+    within = {None: "", "top": ", within each predicted top label", "level": ", within each level of the best leaf"}
+    costs = replace(measure_sets(scores, truth, sets, coverage), within=within[family.group])
+    return float(t[0]) if family.group is None else t.tolist(), costs
+
+
+@dataclass(frozen=True)
+class ValueLimit(JsonRecord):
+    """The limit of the documents with one value of a column, how many calibrated it, and what their sets cost."""
+
+    value: str
+    t: float
+    costs: SetCosts
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers by name."""
+        numbers = {name: value for name, value in self.costs.to_json().items() if name != "promise"}
+        return {"value": self.value, "documents": self.costs.documents, "t": self.t, **numbers}
+
+
+def calibrate_by_value(
+    scores: Scores,
+    truth: LabelMatrix,
+    family: ConformalSets,
+    coverage: float,
+    values: Sequence[str],
+    units: Sequence[str] | None = None,
+) -> tuple[list[ValueLimit], SetCosts]:
+    """Find a t for each value of a column of the documents (Mondrian), so that coverage holds within each.
+
+    Parameters
+    ----------
+    scores, truth, family, coverage, units
+        As for `calibrate_sets`.
+    values : sequence of str
+        One for each document.
+
+    Returns
+    -------
+    (list of ValueLimit, SetCosts)
+        By rising value; and the costs of all documents.
+    """
+    require_share(coverage, "coverage")
+    names, group = np.unique(np.array(values, object).astype(str), return_inverse=True)
+    t, sets = _cross_fit(scores, truth, family, coverage, (group.astype(np.int64), len(names)), units)
+    parts = [np.flatnonzero(group == number) for number in range(len(names))]
+    costs = [measure_sets(scores[rows], truth[rows], sets[rows], coverage) for rows in parts]
+    limits = [ValueLimit(*each) for each in zip(names.tolist(), t.tolist(), costs, strict=True)]
+    return limits, measure_sets(scores, truth, sets, coverage)
+
+
+def _cross_fit(
+    scores: Scores,
+    truth: LabelMatrix,
+    family: ConformalSets,
+    coverage: float,
+    groups: tuple[LongArray, int],
+    units: Sequence[str] | None,
+) -> tuple[DoubleArray, LabelMatrix]:
+    """Return t of each group, and the set of each document by limits found on others."""
+    limits, (group, count) = family.cover_limits(scores, truth), groups
     fold = assign_folds(len(scores), units)
     of_others = np.empty(len(scores))
     for index in range(FOLDS):
         others = fold != index
-        found = _quantiles(limits[others], groups[others], count, coverage)
-        of_others[~others] = np.append(found, EVERYTHING)[groups[~others]]
-    costs = measure_sets(scores, truth, family.predict(scores, of_others), coverage)
-    return float(t[0]) if family.group is None else t.tolist(), costs
+        found = _quantiles(limits[others], group[others], count, coverage)
+        of_others[~others] = np.append(found, EVERYTHING)[group[~others]]
+    return _quantiles(limits, group, count, coverage), family.predict(scores, of_others)
 
 
 def _quantiles(limits: DoubleArray, groups: LongArray, count: int, coverage: float) -> DoubleArray:
@@ -127,7 +186,8 @@ def measure_sets(scores: Scores, truth: LabelMatrix, sets: LabelMatrix, coverage
         depth / np.maximum(1, sizes),
         is_root,
     )
-    return SetCosts(float(coverage), len(sizes), *(float(np.mean(each)) for each in values))
+    covered, leaves, nodes, depths, root = (float(np.mean(each)) for each in values)
+    return SetCosts(float(coverage), len(sizes), covered, leaves, nodes, depths, root)
 
 
 def require_one_path(scores: Scores, truth: LabelMatrix) -> None:

@@ -13,7 +13,7 @@ from treelabel.hierarchy.labelled_texts import Regime, regime_of, usual_regime
 from treelabel.metrics.shared_formulas import least_share
 from treelabel.rules.registry import describe_rule
 from treelabel.scores.score_matrix import Scores
-from treelabel.selection.guarantee import Guarantee
+from treelabel.selection.guarantee import STANDARD_ERRORS, Guarantee
 from treelabel.selection.training import Training
 
 # With fewer held-out documents nothing is concluded from them.
@@ -21,8 +21,6 @@ FEWEST_HELD_OUT = 30
 # Scores and documents that rules are tried on at most: a sample shows the same.
 MOST_TRIED_SCORES = 1 << 25
 MOST_TRIED = 2_000
-# A 95% interval has this many standard errors on either side.
-STANDARD_ERRORS = 1.96
 
 Count = Annotated[int, Between(0, 1 << 62)]
 

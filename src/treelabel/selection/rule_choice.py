@@ -22,7 +22,7 @@ from treelabel.rules.registry import DEFAULT_RULES
 from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import FEWEST_HELD_OUT, Evidence, FlatTrial, HeldOut, RuleTrial, SettingTrial
 from treelabel.selection.goal import CANDIDATES, FITTED_COUNTS, FITTED_THRESHOLD, Goal, GoalValue, number_of
-from treelabel.selection.guarantee import promise_coverage, too_few_held_out
+from treelabel.selection.guarantee import promise_coverage
 
 # Weights are fitted to at most this many documents of each half, to judge them by the other.
 MOST_OF_HALF = 500
@@ -107,7 +107,12 @@ def compare_with_flat(held: HeldOut, rule: str) -> FlatTrial | None:
 
 
 def cover_by_evidence(
-    hierarchy: Hierarchy, labels: LabelMatrix, held: HeldOut | None, evidence: Evidence, coverage: float
+    hierarchy: Hierarchy,
+    labels: LabelMatrix,
+    apart: HeldOut,
+    held: HeldOut | None,
+    evidence: Evidence,
+    coverage: float,
 ) -> tuple[str, Evidence]:
     """Replace the rule of a model that has learned by one that covers the truth: see `promise_coverage`.
 
@@ -115,8 +120,10 @@ def cover_by_evidence(
     ----------
     labels : csr_array of shape (documents, nodes)
         The labels of training documents.
+    apart : HeldOut
+        The documents that the model has not seen at all, by its own scores.
     held : HeldOut or None
-        Held-out documents.
+        Those that it held out to choose and to calibrate, which the new rule is judged on beside others.
     evidence : Evidence
         What is known already.
     coverage : float
@@ -127,13 +134,13 @@ def cover_by_evidence(
     (str, Evidence)
         The rule, and the evidence with what it promises and reaches.
     """
+    rule, guarantee = promise_coverage(hierarchy, labels, apart.scores, apart.labels, coverage)
     held = documents_to_judge(hierarchy, labels, held)
-    if held is None:
-        raise too_few_held_out(0)
-    rule, guarantee = promise_coverage(hierarchy, labels, held.scores, held.labels, coverage)
-    some = held.sample()
+    some = (apart if held is None else held).sample()
     tried = choose_rule(some.scores, some.labels, (rule,), None if some.groups is None else some.groups.tolist())
-    return rule, replace(evidence, rules=(*evidence.rules, *tried.tried), guarantee=guarantee, metric="")
+    evidence = replace(evidence, documents=evidence.documents or len(some.scores))
+    # The flat model was judged by the rule that is replaced.
+    return rule, replace(evidence, rules=(*evidence.rules, *tried.tried), guarantee=guarantee, metric="", flat=None)
 
 
 def documents_to_judge(hierarchy: Hierarchy, labels: LabelMatrix, held: HeldOut | None) -> HeldOut | None:

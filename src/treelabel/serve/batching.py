@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from treelabel.rules.decisions import Decisions
 from treelabel.rules.registry import RuleSpec
 from treelabel.serve.model_store import ServedModel
-from treelabel.serve.prediction import predict_documents, rule_of
+from treelabel.serve.prediction import predict_documents
 from treelabel.serve.schemas import DocumentAnswer, PredictSettings
+from treelabel.serve.served_rules import rule_of
 from treelabel.serve.service_metrics import ServiceMetrics
 
 

@@ -2,15 +2,17 @@
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from treelabel.core.errors import TreelabelError, quote
 from treelabel.models.base import Model
 from treelabel.models.persistence.load import load_model
 from treelabel.models.persistence.signing import SIGNATURE
+from treelabel.rules.decisions import TunedRule
 from treelabel.serve.label_table import ServedLabels
 from treelabel.serve.problems import ProblemError
 from treelabel.serve.search_index import SearchIndex
@@ -29,17 +31,20 @@ class ServedModel:
     version: str
     folder: Path
     model: Model
+    rules: Mapping[str, TunedRule] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, name: str, folder: Path) -> "ServedModel":
-        """Load a model folder; TREELABEL_REQUIRE_SIGNATURE is obeyed."""
+    def load(cls, name: str, folder: Path, rules: Mapping[str, TunedRule] = MappingProxyType({})) -> "ServedModel":
+        """Load a model folder, with the rules of its hierarchy; TREELABEL_REQUIRE_SIGNATURE is obeyed."""
         version = version_of(folder)
         model = load_model(folder)
         # A folder that is replaced meanwhile is loaded under the version that it has now.
         after = version_of(folder)
         if after != version:
-            return cls.load(name, folder)
-        served = cls(name, version, folder, model)
+            return cls.load(name, folder, rules)
+        fingerprint = model.hierarchy_.fingerprint
+        suited = {file: tuned for file, tuned in rules.items() if tuned.fingerprint == fingerprint}
+        served = cls(name, version, folder, model, suited)
         # Made now, so that no request waits for it.
         _ = served.search_index
         return served
@@ -68,7 +73,9 @@ class ServedModel:
 class ModelStore:
     """Models by name. A model is replaced in one step: who has the old one goes on with it."""
 
-    def __init__(self, folders: Sequence[Path], state: Path) -> None:
+    def __init__(
+        self, folders: Sequence[Path], state: Path, rules: Mapping[str, TunedRule] = MappingProxyType({})
+    ) -> None:
         names = [folder.resolve().name for folder in folders]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -77,8 +84,12 @@ class ModelStore:
         self._models: dict[str, ServedModel] = {}
         self._stamps: dict[str, Stamp] = {}
         self._lock = threading.Lock()
+        self._rules = rules
         for name in names:
             self.load(name)
+        alone = next((file for file in rules if not any(file in served.rules for served in self)), None)
+        if alone is not None:
+            raise TreelabelError(f"the rule {quote(alone)} was tuned under a hierarchy that no model has")
 
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(list(self._models.values()))
@@ -97,7 +108,7 @@ class ModelStore:
             self._stamps[name] = _stamp(folder)
             served = self._models.get(name)
             if served is None or served.folder != folder or served.version != version_of(folder):
-                served = ServedModel.load(name, folder)
+                served = ServedModel.load(name, folder, self._rules)
                 self._models = {**self._models, name: served}
         return served
 

@@ -18,6 +18,8 @@ class ServeOptions:
         The training data of models that have to learn everything anew.
     evaluation : Path or None
         Labelled documents on which a version must not be worse than the current one to be promoted.
+    rules : tuple of Path
+        Rules that `tune` wrote, which requests name by their files.
     pool : Path or None
         Texts without labels, for the review queue.
     token_file : Path or None
@@ -44,6 +46,7 @@ class ServeOptions:
     learn: bool = False
     train: Path | None = None
     evaluation: Path | None = None
+    rules: tuple[Path, ...] = ()
     pool: Path | None = None
     token_file: Path | None = None
     origins: tuple[str, ...] = ()

@@ -1,14 +1,12 @@
 """Answers on texts: plain functions of a model and a request, without HTTP."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from treelabel.core.errors import TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_ids import find_label
@@ -16,55 +14,16 @@ from treelabel.hierarchy.label_matrices import LabelMatrix, label_matrix
 from treelabel.models.streaming import blank_texts, decide_texts
 from treelabel.rules.decision_columns import WrittenLabels, chosen_labels, runner_up_labels, sorted_labels
 from treelabel.rules.decisions import Decisions
-from treelabel.rules.registry import RuleSpec, find_rule
+from treelabel.rules.registry import RuleSpec
 from treelabel.scores.score_matrix import Scores
 from treelabel.serve.label_table import ServedLabels
 from treelabel.serve.model_store import ServedModel
 from treelabel.serve.schemas import DocumentAnswer, LabelAnswer, LabelRef, PredictSettings, ScoredDocument, StepAnswer
+from treelabel.serve.served_rules import rule_of, set_answers
 
 # Of hierarchies with more nodes, only the largest scores of a text are computed.
 MANY_NODES = 20_000
 TOP_SCORES = 1_000
-
-
-def rule_of(served: ServedModel, settings: PredictSettings) -> RuleSpec:
-    """Find the rule that a request asks for; what the rule does not have is refused.
-
-    A number of labels alone asks for the likeliest leaves, a threshold alone for all labels that reach it.
-
-    Parameters
-    ----------
-    served
-        The model, for its default rule.
-    settings
-        Of the request.
-
-    Returns
-    -------
-    RuleSpec
-    """
-    default = served.model.default_rule
-    return _find_rule(settings.rule, settings.k, settings.threshold, settings.unknown or None, default)
-
-
-@lru_cache(maxsize=256)
-def _find_rule(
-    rule: str | None, k: int | None, threshold: float | None, unknown: float | None, default: str
-) -> RuleSpec:
-    """Find a rule; reading one takes as long as scoring a text, and most requests ask for the same."""
-    asked = {"k": k, "t": threshold, "unknown": unknown}
-    given = {name: value for name, value in asked.items() if value is not None}
-    if rule is not None:
-        spec = find_rule(rule, given)
-        # Files of this machine are not for those who ask over the network.
-        if isinstance(spec.settings.get("matrix"), str):
-            raise TreelabelError("a rule of a request reads no files; write the matrix as a list of lists")
-        return spec
-    if k is not None and threshold is not None:
-        raise TreelabelError("expected k or threshold, found both; name a rule that has both settings")
-    if k is not None:
-        return find_rule("top_k(leaves=true)", given)
-    return find_rule("threshold" if threshold is not None else default, given)
 
 
 def predict_documents(
@@ -118,10 +77,12 @@ def predict_documents(
     if settings.alternatives:
         others = label_answers(served.labels, scores, runner_up_labels(decisions, scores, settings.alternatives))
     abstained = (np.diff(decisions.csr.indptr) == 0).tolist()
+    sets = None if known is not None else set_answers(decisions, asked)
     return [
         {
             "labels": chosen[row],
             "abstained": abstained[row],
+            "set": None if sets is None else sets[row],
             "alternatives": others[row],
             "explanation": explain_text(served, text, [each["node"] for each in chosen[row]])
             if settings.explain

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic_core import to_json
 
-from treelabel.serve.prediction import rule_of
 from treelabel.serve.schemas import (
     ExplainAnswer,
     ExplainRequest,
@@ -20,6 +19,7 @@ from treelabel.serve.schemas import (
     SearchAnswer,
 )
 from treelabel.serve.security import require
+from treelabel.serve.served_rules import promise_of, rule_of
 from treelabel.serve.service import Service, answer_head, find_service
 from treelabel.serve.streaming import LinesResponse, StreamRoute, predict_stream
 from treelabel.serve.taxonomy import ROOT, describe_node, find_nodes
@@ -73,7 +73,8 @@ async def predict(model_id: str, body: PredictRequest, request: Request, service
     served = service.store.get(model_id)
     rule = str(rule_of(served, body))
     documents = await service.predict(served, body.documents, body)
-    return json_response({**answer_head(request, served), "rule": rule, "documents": documents})
+    head = {**answer_head(request, served), "rule": rule, "promise": promise_of(served, body)}
+    return json_response({**head, "documents": documents})
 
 
 @router.post("/models/{model_id}/score", response_model=ScoreAnswer, tags=["texts"])

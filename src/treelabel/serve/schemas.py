@@ -40,7 +40,7 @@ class PredictSettings(_Request):
     """How to decide on the labels of texts."""
 
     rule: str | None = Field(
-        default=None, max_length=1_000, description="A decision rule with settings, as optimal:hf1."
+        default=None, max_length=1_000, description="A decision rule with settings, as optimal:hf1; or a tuned one."
     )
     k: int | None = Field(default=None, ge=1, le=1_000, description="How many labels: the setting k of the rule.")
     threshold: Probability | None = Field(default=None, description="The least probability of labels: t of the rule.")
@@ -129,22 +129,32 @@ class StepAnswer(TypedDict):
     opposing: list[tuple[str, float]]
 
 
+class SetAnswer(TypedDict):
+    """The set of a rule that covers a true label: its nodes, the leaves below, and whether it is the root: anything."""
+
+    nodes: int
+    leaves: int
+    is_root: bool
+
+
 class DocumentAnswer(TypedDict):
-    """The prediction for one text; `explanation` is null unless it was asked for."""
+    """The prediction for one text; `set` is null by other rules, and `explanation` unless it was asked for."""
 
     labels: list[LabelAnswer]
     abstained: bool
+    set: SetAnswer | None
     alternatives: list[LabelAnswer]
     explanation: list[StepAnswer] | None
 
 
 class PredictAnswer(TypedDict):
-    """Predictions, one for each text in order."""
+    """Predictions, one for each text in order; `promise` is what the rule promises, null if nothing."""
 
     model: str
     version: str
     request_id: str
     rule: str
+    promise: str | None
     documents: list[DocumentAnswer]
 
 
@@ -184,8 +194,10 @@ class ModelSummary(TypedDict):
 
 
 class ModelAnswer(ModelSummary):
-    """All that is known of a model."""
+    """All that is known of a model; `promise` is that of its own rule, `tuned_rules` what each of the others does."""
 
+    promise: str | None
+    tuned_rules: dict[str, str]
     leaves: int
     level_sizes: list[int]
     is_tree: bool

@@ -14,7 +14,7 @@ from fastapi import Request
 from treelabel.core.compute import worker_thread
 from treelabel.core.errors import TreelabelError
 from treelabel.hierarchy.hierarchy import SEPARATOR
-from treelabel.serve import prediction
+from treelabel.serve import prediction, served_rules
 from treelabel.serve.batching import Batcher
 from treelabel.serve.jobs import Job, Jobs
 from treelabel.serve.journal import Journal, read_journal
@@ -52,7 +52,7 @@ class Service:
     def __init__(self, folders: Sequence[Path], options: ServeOptions) -> None:
         self.options = options
         self.is_ready = True
-        self.store = ModelStore(folders, options.state)
+        self.store = ModelStore(folders, options.state, served_rules.load_rules(options.rules))
         self.jobs = Jobs()
         self._queues: dict[str, tuple[ServedModel, ReviewQueue]] = {}
         self._reviewing = asyncio.Lock()
@@ -300,6 +300,8 @@ class Service:
         model, h = served.model, served.model.hierarchy_
         return {
             **self.summary(served),
+            "promise": served_rules.promise_of(served, PredictSettings()),
+            "tuned_rules": {name: tuned.measured.get("promise") or tuned.rule for name, tuned in served.rules.items()},
             "leaves": len(h.leaves),
             "level_sizes": h.level_sizes,
             "is_tree": h.is_tree,

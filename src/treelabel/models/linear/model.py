@@ -277,7 +277,8 @@ class Linear(Model):
         # A label that was split, say, leaves its documents at an inner node.
         usual = usual_regime(train.hierarchy, train.labels) == "single_path"
         changed = self.optimize is None and usual != (self.rule_ == DEFAULT_RULES["single_path"])
-        if not keeps or train.weights is not None or changed:
+        # A promise is one of weights that learned without the documents that calibrated it.
+        if not keeps or train.weights is not None or changed or self.evidence_.guarantee is not None:
             return super()._refit(train, before)
         find_head(self.head_.head).refuse(train)
         made = self._relearn(train, self.featurizer_.encoder)

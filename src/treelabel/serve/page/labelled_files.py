@@ -18,7 +18,10 @@ from treelabel.data.io.tables import write_tables
 from treelabel.models.base import Model
 from treelabel.models.streaming import batch_size
 from treelabel.operations.batch_scorer import BatchScorer, Form
-from treelabel.rules.registry import find_rule
+from treelabel.rules.decisions import TunedRule
+from treelabel.serve.model_store import ServedModel
+from treelabel.serve.schemas import PredictSettings
+from treelabel.serve.served_rules import rule_of
 
 # What is taken, and the type it is sent back as.
 MEDIA_TYPES = {
@@ -44,7 +47,7 @@ class LabelledFile:
 
 
 async def label_file(
-    work: Work, model: Model, name: str, content: bytes, rule: str | None = None, text: str | None = None
+    work: Work, served: ServedModel, name: str, content: bytes, rule: str | None = None, text: str | None = None
 ) -> LabelledFile:
     """Predict the labels of a file of texts, some at a time, so that other requests are not kept waiting.
 
@@ -52,8 +55,8 @@ async def label_file(
     ----------
     work
         Runs a function in the thread that scores.
-    model
-        A fitted model.
+    served
+        A model.
     name
         What the file is called; its ending says its format.
     content
@@ -72,11 +75,12 @@ async def label_file(
     if ending not in MEDIA_TYPES:
         raise TreelabelError(f"expected a file that ends in {', '.join(MEDIA_TYPES)}; found {ending or 'no ending'}")
     if rule is not None:
-        find_rule(rule)
+        rule_of(served, PredictSettings.model_construct(rule=rule))
     with tempfile.TemporaryDirectory(prefix="treelabel-") as folder:
         source, target = Path(folder, f"texts{ending}"), Path(folder, f"labelled{ending}")
         source.write_bytes(content)
-        parts, tables = _tables(model, source, rule, text), list[pa.Table]()
+        found = None if rule is None else served.rules.get(rule, rule)
+        parts, tables = _tables(served.model, source, found, text), list[pa.Table]()
         try:
             while (table := await work(lambda: next(parts, None))) is not None:
                 tables.append(table)
@@ -87,7 +91,7 @@ async def label_file(
         return LabelledFile(target.read_bytes(), ending, sum(map(len, tables)))
 
 
-def _tables(model: Model, source: Path, rule: str | None, text: str | None) -> Iterator[pa.Table]:
+def _tables(model: Model, source: Path, rule: str | TunedRule | None, text: str | None) -> Iterator[pa.Table]:
     """Read as the training data of the model were read, as far as the file is alike, and add predictions."""
     reading: dict[str, Any] = dict(model.reading_)
     usual = {name: reading.pop(name) for name in ("text", "labels", "id") if name in reading}

@@ -86,7 +86,7 @@ async def label_upload(
 ) -> Response:
     """Send a file back with labels."""
     content, name = await file.read(), file.filename or ""
-    made = await label_file(service.work, served.model, name, content, rule or None, column or None)
+    made = await label_file(service.work, served, name, content, rule or None, column or None)
     stem = re.sub(r"[^\w.-]+", "_", name.rpartition(".")[0]) or "texts"
     target = quote(f"{stem}-labelled{made.ending}")
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{target}", "X-Rows": str(made.rows)}

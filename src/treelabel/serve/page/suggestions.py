@@ -12,11 +12,13 @@ from treelabel.core.strings import Strings
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import label_matrix
 from treelabel.models.streaming import blank_texts, decide_texts
-from treelabel.rules.registry import RULES, find_rule
+from treelabel.rules.registry import RULES
 from treelabel.scores.score_matrix import Scores
 from treelabel.serve.model_store import ServedModel
 from treelabel.serve.page.word_support import Segment, StepWords, words_of_steps
 from treelabel.serve.prediction import explain_text, score_texts
+from treelabel.serve.schemas import PredictSettings, SetAnswer
+from treelabel.serve.served_rules import promise_of, rule_of, set_answers
 
 # Rules that are shown side by side, simple ones first; the model's own comes before them.
 SINGLE_RULES = ("best_leaf", "majority", "threshold@0.5", "optimal:hf1", "top_down@0.5")
@@ -32,7 +34,10 @@ LONGEST_RULE = 40
 
 @dataclass(frozen=True)
 class RuleOutcome:
-    """The decision of a rule: its most specific labels, with their paths; `nodes` has their ancestors, too."""
+    """The decision of a rule: its most specific labels, with their paths; `nodes` has their ancestors, too.
+
+    `promise` is what it promises, if it does, and `set` describes a set that covers a true label.
+    """
 
     rule: str
     name: str
@@ -41,6 +46,8 @@ class RuleOutcome:
     paths: list[str]
     nodes: frozenset[int]
     is_default: bool
+    promise: str | None
+    set: SetAnswer | None
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,7 @@ def suggest(served: ServedModel, text: str, rule: str | None = None, unknown: fl
     column = Strings.of([text])
     scores = score_texts(served, column)
     default = model.default_rule
-    usual = SEVERAL_RULES if model.regime_ == "multi_path" else SINGLE_RULES
+    usual = (*served.rules, *(SEVERAL_RULES if model.regime_ == "multi_path" else SINGLE_RULES))
     asked = rule or default
     outcomes = [_outcome(served, scores, column, asked, unknown)]
     for each in dict.fromkeys([default, *usual]):
@@ -119,7 +126,9 @@ def suggest(served: ServedModel, text: str, rule: str | None = None, unknown: fl
 
 def _outcome(served: ServedModel, scores: Scores, column: Strings, rule: str, unknown: float | None) -> RuleOutcome:
     profile, h = served.model.profile_, served.model.hierarchy_
-    spec = find_rule(rule, {} if unknown is None else {"unknown": unknown})
+    # A model's own rule may be longer than one of a request.
+    settings = PredictSettings.model_construct(rule=rule, unknown=unknown)
+    spec = rule_of(served, settings)
     decisions = decide_texts(
         scores,
         blank_texts(column),
@@ -133,7 +142,10 @@ def _outcome(served: ServedModel, scores: Scores, column: Strings, rule: str, un
     ends.sort(key=lambda node: -p[node])
     shown = rule if len(rule) <= LONGEST_RULE else f"{spec.rule.name}(…)"
     nodes = frozenset(h.closure(decisions.csr).indices.tolist())
-    return RuleOutcome(rule, shown, spec.rule.summary, ends, h.paths(ends), nodes, rule == served.model.default_rule)
+    sets, promise = set_answers(decisions, spec), promise_of(served, settings)
+    covering = None if sets is None else sets[0]
+    is_default = rule == served.model.default_rule
+    return RuleOutcome(rule, shown, spec.rule.summary, ends, h.paths(ends), nodes, is_default, promise, covering)
 
 
 def _probabilities(scores: Scores, nodes: Sequence[int]) -> dict[int, float]:

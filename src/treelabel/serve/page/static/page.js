@@ -118,7 +118,7 @@
     }
     const decision = all("strong, em", $(".decision", radio.closest(".rule"))).map((one) => one.textContent);
     $("h2", result).textContent = decision.length > 1 ? `${decision[0]} and ${decision.length - 1} more`
-      : decision[0] === "unknown" ? "Unknown" : decision[0];
+      : ends ? decision[0] : decision[0][0].toUpperCase() + decision[0].slice(1);
     const feedback = $("#feedback");
     if (feedback) {
       feedback.elements.predicted.value = ends;
