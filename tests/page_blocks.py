@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import tomllib
-import urllib.error
 import urllib.request
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
@@ -150,7 +149,7 @@ def same(shown: str, printed: str) -> bool:
 
 
 def send(arguments: Sequence[str]) -> str:
-    """Send the request that curl sends, and return the answer."""
+    """Send the request that curl sends, and return the answer, which is no error."""
     parser = ArgumentParser("curl")
     parser.add_argument("-s", action="store_true")
     parser.add_argument("-X", dest="method")
@@ -167,11 +166,8 @@ def send(arguments: Sequence[str]) -> str:
     if given.json is not None:
         body, headers["Content-Type"] = given.json.encode(), "application/json"
     request = urllib.request.Request(given.url, body, headers, method=given.method)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as response:
-            return str(response.read().decode())
-    except urllib.error.HTTPError as error:
-        return error.read().decode()
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return str(response.read().decode())
 
 
 @contextmanager
