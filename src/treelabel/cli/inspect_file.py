@@ -55,7 +55,8 @@ def inspect(
         Path | None, typer.Option(help="Training file, for the frequencies of labels and for texts in both.")
     ] = None,
     fix: Annotated[
-        Path | None, typer.Option(metavar="OUT", help="Write a copy in which all that can be repaired safely is repaired.")
+        Path | None,
+        typer.Option(metavar="OUT", help="Write a copy in which all that can be repaired safely is repaired."),
     ] = None,
     force: o.ForceOption = False,
     raw: o.RawOption = False,

@@ -96,15 +96,21 @@ class ReadArguments:
     group: Annotated[
         str | None, typer.Option(help="Column of groups (customer, source): documents of a group are never divided.")
     ] = None
-    taxonomy: Annotated[Path | None, typer.Option(help="File with the hierarchy (default: the one next to the data, or the label paths).")] = None
+    taxonomy: Annotated[
+        Path | None,
+        typer.Option(help="File with the hierarchy (default: the one next to the data, or the label paths)."),
+    ] = None
     sep: Annotated[
         str | None, typer.Option(help="Separator of names in a label path, such as ' > ' (default: guessed).")
     ] = None
     label_sep: Annotated[str | None, typer.Option(help="Separator of several labels in one cell, such as ';'.")] = None
     lists: Annotated[
-        str | None, typer.Option(help="What a list of names means: labels (the default), or the steps of one path (path).")
+        str | None,
+        typer.Option(help="What a list of names means: labels (the default), or the steps of one path (path)."),
     ] = None
-    root: Annotated[str | None, typer.Option(help="Name of the taxonomy's root (default: a top node called Root).")] = None
+    root: Annotated[str | None, typer.Option(help="Name of the taxonomy's root (default: a top node called Root).")] = (
+        None
+    )
     language: Annotated[str, typer.Option(help="Language of labels in a taxonomy that has several.")] = "en"
     format: Annotated[str | None, typer.Option(help="Format of the input (default: by its ending).")] = None
     encoding: Annotated[
@@ -119,7 +125,9 @@ class ReadArguments:
     delimiter: Annotated[str | None, typer.Option(help="Delimiter of CSV columns (default: guessed).")] = None
     header: Annotated[bool | None, typer.Option(help="Whether the first CSV line names columns (default: yes).")] = None
     quotes: Annotated[bool | None, typer.Option(help="Whether CSV values may be quoted (default: yes).")] = None
-    on_error: Annotated[str, typer.Option(help="What to do at a row that cannot be used: stop, or skip it and count.")] = "stop"
+    on_error: Annotated[
+        str, typer.Option(help="What to do at a row that cannot be used: stop, or skip it and count.")
+    ] = "stop"
     limit: Annotated[
         list[str] | None,
         typer.Option(

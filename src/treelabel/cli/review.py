@@ -45,7 +45,7 @@ def review(
 
     In the empty column label, write one label, several joined by ';' (or --label-sep), ok for the suggestion, or ? or
     nothing to skip the text. Then --apply turns the queue into training data, which fit reads. Labels are checked
-    against the taxonomy next to the queue, or that of MODEL; if one is unknown, its row is named and nothing is written.
+    against the taxonomy next to the queue, or that of MODEL; if one is unknown, its row is named, and nothing written.
 
     \b
     Examples:

@@ -16,15 +16,14 @@ def serve(
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Tokens: lines of a scope (predict, learn, admin) and a token.")
     ] = None,
-    public: Annotated[
-        bool, typer.Option("--public", help="Listen beyond this machine even without tokens.")
-    ] = False,
+    public: Annotated[bool, typer.Option("--public", help="Listen beyond this machine even without tokens.")] = False,
     learn: Annotated[bool, typer.Option("--learn", help="Accept corrections, and let models learn from them.")] = False,
     state: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Where the service writes corrections and versions of models.")
     ] = Path("treelabel-serve"),
     train: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Training data, for models that must learn from all of it again.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Training data, for models that must learn from all of it again."),
     ] = None,
     evaluation: Annotated[
         Path | None,

@@ -245,7 +245,15 @@ _OF_DECISIONS = _rows(
     # Of single labels
     ("leaf_accuracy", single_label.leaf_accuracy, "share of most specific labels that are right", R, _ONE, _PAIRS),
     ("level_accuracy", single_label.level_accuracy, "accuracy by depth, on closed sets", R, _LEVELS, _SETS),
-    ("coarsest_accuracy", single_label.coarsest_accuracy, "share of top labels that are right", W, _ONE, "tree", _PAIRS),
+    (
+        "coarsest_accuracy",
+        single_label.coarsest_accuracy,
+        "share of top labels that are right",
+        W,
+        _ONE,
+        "tree",
+        _PAIRS,
+    ),
     ("parent_accuracy", single_label.parent_accuracy, "share of parents that are right", W, _ONE, "tree", _PAIRS),
     ("finest_accuracy", single_label.leaf_accuracy, "share of most specific labels that are right", W, _ONE, _PAIRS),
     ("onehot_win", single_label.onehot_win, "hierarchical win of the chosen leaf", W, _ONE, "tree", _WIN),
@@ -298,7 +306,10 @@ _OF_SETS = (
         ("set_nodes", sets.set_nodes, "most specific predicted nodes", M, _COVERING, _LOW, _ANY),
         ("set_depth", sets.set_depth, "mean depth of the predicted nodes", M, _COVERING, _ANY),
     ),
-    *_rows("scores", ("haurc", sets.haurc, "area under risk over the information kept while climbing", G, "tree", _CLIMB, _LOW)),
+    *_rows(
+        "scores",
+        ("haurc", sets.haurc, "area under risk over the information kept while climbing", G, "tree", _CLIMB, _LOW),
+    ),
 )
 
 METRICS: Registry[Metric] = Registry("metric", (*_OF_DECISIONS, *_OF_SCORES, *_OF_SETS))

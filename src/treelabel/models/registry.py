@@ -42,11 +42,18 @@ _ROWS: tuple[Lazy[Model] | ModelRow, ...] = (
         "neural",
     ),
     Lazy(
-        "hgclr", "a transformer with contrastive learning on the words that matter for labels", "neural.systems.hgclr:Hgclr", "neural"
+        "hgclr",
+        "a transformer with contrastive learning on the words that matter for labels",
+        "neural.systems.hgclr:Hgclr",
+        "neural",
     ),
     Lazy("hbgl", "a transformer that generates labels level by level", "neural.systems.hbgl:Hbgl", "neural"),
     Lazy("memory", "the labels of the nearest training texts and label names; no training", "models.memory:Memory"),
-    Lazy("lexical", "labels whose names are in the text, ranked; finds labels that training never saw", "models.lexical:Lexical"),
+    Lazy(
+        "lexical",
+        "labels whose names are in the text, ranked; finds labels that training never saw",
+        "models.lexical:Lexical",
+    ),
     Lazy(
         "aplc_xlnet",
         "a transformer with clusters of labels by frequency, with fewer dimensions for rare ones",
@@ -79,9 +86,17 @@ _ROWS: tuple[Lazy[Model] | ModelRow, ...] = (
         "labels most of whose words are in one sentence",
         "models.description_match:DescriptionMatch",
     ),
-    Lazy("svm_descriptions", "one SVM for each label, on the words of label descriptions", "models.baselines:SvmDescriptions"),
+    Lazy(
+        "svm_descriptions",
+        "one SVM for each label, on the words of label descriptions",
+        "models.baselines:SvmDescriptions",
+    ),
     Lazy("svm_codes", "one SVM for each label, for texts that are lists of other codes", "models.baselines:SvmCodes"),
-    Lazy("zero_shot", "similarity to the names and descriptions of labels; no training texts", "models.zero_shot:ZeroShot"),
+    Lazy(
+        "zero_shot",
+        "similarity to the names and descriptions of labels; no training texts",
+        "models.zero_shot:ZeroShot",
+    ),
 )
 
 MODELS: Registry[Lazy[Model] | ModelRow] = Registry("model", _ROWS)

@@ -148,11 +148,21 @@ _ROWS = (
     # One path
     Rule("best_leaf", "the leaf with the largest score", single_path.best_leaf),
     Rule("best_per_level", _PER_LEVEL, single_path.best_per_level),
-    Rule("top_down", "the best child of each node from the root on, until a score is below stop", single_path.top_down, "stop"),
+    Rule(
+        "top_down",
+        "the best child of each node from the root on, until a score is below stop",
+        single_path.top_down,
+        "stop",
+    ),
     Rule("beam", "the best leaf reached top down, keeping the best nodes of each level", single_path.beam, "width"),
     Rule("majority", "the deepest node with a score above 1/2", single_path.majority),
     Rule("plurality", "the deepest node likelier than all that exclude it", single_path.plurality),
-    Rule("back_off", "the first node from the best leaf upwards with a score of at least t; see tune", back_off.back_off, "t"),
+    Rule(
+        "back_off",
+        "the first node from the best leaf upwards with a score of at least t; see tune",
+        back_off.back_off,
+        "t",
+    ),
     # With a guarantee
     Rule("conformal", _CONFORMAL, conformal.conformal, "coverage"),
     Rule("risk_control", _CONTROL, risk_control.risk_control, "at_least"),
