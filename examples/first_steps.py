@@ -28,7 +28,7 @@ print(tickets.describe())
 print(tickets.hierarchy.paths())
 
 # %%
-# A node has the sum of the leaves under it.
+# The probability of a node is the sum over the leaves under it.
 leaves = ["power", "display", "account"]
 scores = tl.Scores.from_leaves(tickets.hierarchy, leaves, [[0.5, 0.25, 0.25]], ids=["new ticket"])
 for name, p in zip(tickets.hierarchy.names, scores.dense()[0], strict=True):

@@ -2,7 +2,7 @@
 From a data frame to predictions in a frame
 ===========================================
 
-From a data frame to a model, and back to a data frame with predictions: ten lines of Python.
+Learn a model from a data frame, and get a data frame with predictions back, in ten lines of Python.
 """
 
 import pandas as pd

@@ -2,9 +2,9 @@
 From an Excel file to accepted predictions
 ==========================================
 
-Walk from an Excel file with every wart to accepted predictions, and on to a taxonomy that changes.
+Go from a messy Excel file to accepted predictions, and on to a taxonomy that changes.
 
-Each step is one command of the shell; the numbers that it prints say whether to go on. Needs the extra excel.
+Each step is one command; the numbers that it prints say whether to go on. This needs the extra excel.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ def treelabel(*arguments: str) -> None:
 
 
 def write_sheets() -> None:
-    """Write tickets as offices export them, and others whose categories nobody knows yet."""
+    """Write tickets as offices export them, and others without categories."""
     sample = tl.load_sample()
     rows = [
         (text, "/".join(path[0].split(" > ")[:2]))
@@ -58,7 +58,7 @@ def write_sheets() -> None:
 
 
 def correct(queue: Path) -> None:
-    """Do what a person does with the queue: look at the first rows, and confirm or correct them."""
+    """Do what a person does with the queue: confirm or correct its first rows."""
     with queue.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     for row in rows[:3]:

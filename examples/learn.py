@@ -2,7 +2,7 @@
 Learn, judge, explain, save
 ===========================
 
-Learn the embedded sample with the default model and with others, judge them, ask why, save and load.
+Learn the embedded sample with the default model and with others; judge, explain, save and load them.
 """
 
 import tempfile

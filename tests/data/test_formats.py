@@ -256,6 +256,13 @@ def test_any_texts_and_names_survive(
         assert same(read(folder / f"data.{ending}"), dataset), ending
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_a_single_label_that_looks_like_none_is_written_with_its_taxonomy(tmp_path: Path, ending: str) -> None:
+    data = Dataset.of(["a", "b"], [["-"], []], Hierarchy.flat(["-"]))
+    write(data, tmp_path / f"data.{ending}")
+    assert same(read(tmp_path / f"data.{ending}"), data)
+
+
 # The sparse format
 
 

@@ -186,7 +186,7 @@ def test_better_than_the_most_frequent_is_by_an_interval_of_95_percent(f1: float
 
 def test_long_rules_are_cut_at_sixty_letters() -> None:
     counts = ", ".join(["0.25"] * 5)
-    assert describe_rule("optimal:samples_f1") == "the labels, as many as raise the expected F1 (optimal:samples_f1)"
+    assert describe_rule("optimal:samples_f1") == "the set with the largest expected F1 (optimal:samples_f1)"
     assert describe_rule(f"optimal:samples_f1(counts=[{counts}])").endswith("F1 (optimal:samples_f1(...))")
     assert describe_rule("threshold@0.3") == "nodes with a score of at least t (threshold@0.3)"
 

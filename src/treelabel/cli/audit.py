@@ -34,10 +34,10 @@ def audit(
 ) -> None:
     """List the labels of training data that look wrong, the most doubtful first.
 
-    Every document is judged by a model that had not learned from it, nor from its duplicates or its group. The score is
-    the probability that the label is wrong; beside it stand the label that the model would give, both probabilities,
-    and why: the suggested label is a sibling, near (in the same branch), far, deeper or higher; a label is extra or
-    missing; or a document with the same or nearly the same text has other labels.
+    Every document is judged by a model that did not learn from it, nor from its duplicates or its group. The list has
+    the probability that the label is wrong, the label that the model suggests, both probabilities, and the reason: the
+    suggested label is a sibling, near (in the same branch), far, deeper or higher; a label is extra or missing; or a
+    document with the same or nearly the same text has other labels.
 
     \b
     Examples:

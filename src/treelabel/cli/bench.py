@@ -254,11 +254,11 @@ def tables(
         list[Path], typer.Argument(metavar="RESULTS...", help="Folders that bench wrote, or files that it exported.")
     ],
     style: Annotated[
-        str, typer.Option(help="paper (aligned text), markdown, latex or csv (one row a cell).")
+        str, typer.Option(help="paper (aligned text), markdown, latex or csv (a row for each cell).")
     ] = "paper",
     table: Annotated[list[str] | None, typer.Option(help="Only the table with this name (repeat).")] = None,
-    claims: Annotated[bool, typer.Option(help="Whether to say what became of the claims (csv never does).")] = True,
-    significance: Annotated[bool, typer.Option(help="Whether to test what differs from the best.")] = True,
+    claims: Annotated[bool, typer.Option(help="Whether to print the verdicts on the claims (csv never does).")] = True,
+    significance: Annotated[bool, typer.Option(help="Whether to test which values differ from the best.")] = True,
     figures: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Draw the figures of the studies as SVG, PNG and PDF.")
     ] = None,
@@ -266,12 +266,12 @@ def tables(
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Print the tables of a study, and what became of its claims.
+    """Print the tables of a study, and the verdicts on its claims.
 
-    Values are means over seeds, with half of the 95% interval over seeds behind ±, or over documents where there is one
-    seed. The best of a column is marked, and with * what differs from it (p < 0.01 after Holm's correction, by the
-    noise of documents and seeds). Published numbers stand under ours, with † at data that are not those of the paper.
-    With --json, all values and verdicts are printed instead of the tables, as bench --export writes them.
+    Values are means over seeds; after ± stands half of the 95% interval over seeds, or over documents if there is one
+    seed. The best value of a column is marked, and * marks those that differ from it (p < 0.01 after Holm's correction,
+    with the noise of documents and seeds). Published numbers are printed below, with † if the data are not those of the
+    paper. With --json, all values and verdicts are printed instead of the tables, as bench --export writes them.
 
     \b
     Examples:

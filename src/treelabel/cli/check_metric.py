@@ -14,13 +14,13 @@ def check_metric(
     seed: o.SeedOption = 0,
     json: o.JsonOption = False,
 ) -> None:
-    """Test a metric for the formal properties of the extreme-evaluation paper, and show what opposes them.
+    """Test a metric for the formal properties of the extreme-evaluation paper, and print counter-examples.
 
-    Each property says that of two outputs one must score higher: a right label is better than none; a hit of a rare
-    label is worth more; a wrong label that is rare costs more; a wrong label nearer to the true one is better; one more
-    right label is better; hits in several documents are worth more than in one. Random small situations are drawn, with
-    everything else right and with anything allowed; the smallest counter-example is printed. What holds in all of them
-    is not proven.
+    Each property says which of two outputs must score higher: a right label is better than none; a right label that is
+    rare is worth more; a wrong label that is rare costs more; a wrong label nearer to the true one is better; one more
+    right label is better; right labels in several documents are worth more than in one. Small situations are drawn at
+    random, with everything else right, or with anything allowed, and the smallest counter-example is printed. A
+    property that holds in all of them is not proven.
 
     A metric of your own is tested in Python: treelabel.check_metric(function).
 

@@ -28,14 +28,14 @@ def convert(
     to_format: o.ToFormatOption = None,
     labels_as: Annotated[str, typer.Option(help="Write labels as: auto, names or paths.")] = "auto",
     write_taxonomy: Annotated[
-        bool, typer.Option(help="Write the hierarchy beside the output, where the labels do not say it.")
+        bool, typer.Option(help="Write the hierarchy next to the output, if the labels do not contain it.")
     ] = True,
     force: o.ForceOption = False,
-    deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Join documents with the same text.")] = False,
+    deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Merge documents with the same text.")] = False,
     without: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Leave out texts that are in this file, too (training data).")
+        Path | None, typer.Option(metavar="FILE", help="Leave out texts that this file also has (training data).")
     ] = None,
-    unfold: Annotated[bool, typer.Option("--unfold", help="Make a DAG a tree.")] = False,
+    unfold: Annotated[bool, typer.Option("--unfold", help="Turn a DAG into a tree.")] = False,
     cut: Annotated[int | None, typer.Option(help="Keep this many levels.")] = None,
     other_leaves: Annotated[bool, typer.Option("--other-leaves", help="Let every document end in a leaf.")] = False,
     moves: MovesOption = None,
@@ -45,18 +45,17 @@ def convert(
 ) -> None:
     """Write a file in another format.
 
-    On the way, duplicates can be dropped and the hierarchy changed. Labels are written as full paths, and the hierarchy
-    beside the output where they do not say all of it. Nothing that is there already is replaced without --force.
+    Options also drop duplicates and change the hierarchy. Labels are written as full paths; if these do not contain the
+    whole hierarchy, it is written next to the output. No existing file is replaced without --force.
 
-    Taxonomies (IN and OUT named ...taxonomy..., or .ttl) and score files (.npz, .parquet) convert too, and can be
+    Taxonomies (IN and OUT named ...taxonomy..., or .ttl) and score files (.npz, .parquet) can be converted too, and
     unfolded and cut.
 
     With --moves, data, predictions (.jsonl) and scores are carried to the new --taxonomy: labels that were merged add
-    up, a label that was split goes to what its new ones have in common, a deleted one to its parent.
+    up, a label that was split becomes the common ancestor of its new ones, and a deleted label becomes its parent.
 
     IN may also be a folder of text files, a pattern of files ('in/*.csv') or a table of SQLite (sqlite:///file.db#table).
-    Where formats share an ending (.json, .jsonl, .tsv, .txt), the beginning of the file tells them apart, and --format
-    says otherwise.
+    Where formats share an ending (.json, .jsonl, .tsv, .txt), the beginning of the file decides, unless --format does.
 
     \b
     Formats: csv, tsv, jsonl, parquet, fasttext, xmc, htc, xlsx, arrow, annif,

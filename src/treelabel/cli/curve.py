@@ -20,11 +20,11 @@ def curve(
     seed: o.SeedOption = 0,
     json: o.JsonOption = False,
 ) -> None:
-    """Learn an eighth, a quarter, a half and all of the documents, and say what twice as many would bring.
+    """Learn from an eighth, a quarter, a half and all of the documents, and say what twice as many would gain.
 
-    A fifth of the documents is held out (documents of a --group together) and judges all four models. The gain of twice
-    as many is extrapolated from a power law with a floor; its interval is over held-out documents. Below stand the
-    labels that gained most by the last doubling: more documents of these are likely to pay.
+    A fifth of the documents is held out (documents of a --group together) to judge all four models. The gain from twice
+    as many is extrapolated by a power law with a floor; its interval is over held-out documents. Last come the labels
+    that gained most by the last doubling: more documents of these are likely to pay.
 
     \b
     Examples:

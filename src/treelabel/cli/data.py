@@ -45,9 +45,9 @@ def split(
 ) -> None:
     """Divide a file for training and testing.
 
-    The hierarchy is written beside the parts: for the whole folder, or for each part where other data files without one
-    stand in it. Documents with the same text (case and spacing aside) come into one part, and with --group those with
-    the same value in that column, so that nothing is tested on what it was trained on.
+    Documents with the same text (ignoring case and spacing) go into one part, and with --group so do documents of the
+    same group, so that no model is tested on what it learned from. The hierarchy is written next to the parts: once for
+    the folder, or for each part if the folder has other data files without a hierarchy.
 
     \b
     Examples:

@@ -30,9 +30,9 @@ def drift(
 ) -> None:
     """Compare texts with what a model was trained on: unknown words, shares of labels, confidence.
 
-    All are shares from 0 to 1, compared with what the model remembers of training and held-out documents. A change is
-    beyond the limit if all of its 95% interval is, so that few texts alone are no drift; more confidence, or fewer
-    unknown words, are none either. The exit code is then 3, for a job that runs every night.
+    All are shares from 0 to 1, compared with what the model stores of training and held-out documents. A change exceeds
+    the limit if its whole 95% interval does, so a few texts alone are no drift. More confidence and fewer unknown words
+    are no drift either. If a change exceeds the limit, the exit code is 3, for a job that runs every night.
 
     \b
     Examples:

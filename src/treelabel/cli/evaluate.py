@@ -97,8 +97,8 @@ def evaluate(
 ) -> None:
     """Judge a model on a test file (evaluate MODEL TEST), or predictions or scores against the truth.
 
-    A model reads the test file as it read its training data, and decides by its own rule unless --rule says otherwise.
-    Labels that it has never seen count as wrong, and are named.
+    A model reads the test file as it read its training data, and decides by its own rule unless --rule names another.
+    Labels that it has never seen count as wrong, and are listed.
 
     Documents are matched by id. A prediction is {"id": ..., "labels": [...]}; labels are names, paths, or objects with
     "label" or "path". With "closed": true, labels imply their ancestors. Scores are turned into labels by --rule; the

@@ -86,12 +86,12 @@ def fit(
     force: o.ForceOption = False,
     json: o.JsonOption = False,
 ) -> None:
-    """Learn a model from texts with labels, and say how good it is on documents that it had not learned.
+    """Learn a model from texts with labels, and print how good it is on held-out documents.
 
-    Ctrl-C ends learning, and nothing is written; with --keep-unfinished the best so far is, unless there is a model to
-    replace, which then stays. A second Ctrl-C gives up at once. Several processes or machines share the work of a
-    neural model: torchrun --nproc-per-node 2 -m treelabel fit ... With --cluster, the outputs of linear and the label
-    trees of extreme are learned by all nodes of Ray, and neural models by torchrun with one process on each.
+    Ctrl-C ends learning, and nothing is written. With --keep-unfinished, the best model so far is written, unless it
+    would replace another. A second Ctrl-C ends at once. Several processes or machines can share the work of a neural
+    model: torchrun --nproc-per-node 2 -m treelabel fit ... With --cluster, all nodes of Ray learn the outputs of linear
+    and the label trees of extreme, and neural models by torchrun with one process on each node.
 
     \b
     Examples:

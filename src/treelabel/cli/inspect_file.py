@@ -55,7 +55,8 @@ def inspect(
         Path | None, typer.Option(help="Training file, for the frequencies of labels and for texts in both.")
     ] = None,
     fix: Annotated[
-        Path | None, typer.Option(metavar="OUT", help="Write the file anew, with what is safe to mend mended.")
+        Path | None,
+        typer.Option(metavar="OUT", help="Write a copy in which all that can be repaired safely is repaired."),
     ] = None,
     force: o.ForceOption = False,
     raw: o.RawOption = False,
@@ -64,11 +65,11 @@ def inspect(
     """Describe what a file holds and what is wrong with it.
 
     Counts documents, levels, labels per document, rare and unseen labels, duplicates; finds the regime. Then tells what
-    looks wrong, with examples and the option or command that mends it: columns that look like levels, cells with
+    looks wrong, with examples and the option or command that repairs it: columns that look like levels, cells with
     several labels, spellings of one label, texts that are in training and test or have different labels, and more.
 
     --fix OUT unites spellings (case, spaces, HTML entities, Unicode), and leaves out empty texts and copies with the
-    same labels. It never changes FILE, and leaves to you what needs judgment.
+    same labels. It never changes FILE, and leaves to you whatever needs judgment.
 
     FILE may also be a taxonomy (taxonomy.tsv, .ttl) or a score file (.npz, .parquet).
 

@@ -193,9 +193,9 @@ def explain(
     json: JsonOption = False,
     require_signature: SignatureOption = None,
 ) -> None:
-    """Explain which words support and which oppose each step of the predicted path, or of each of several.
+    """Show the words that support or oppose each step of every predicted path.
 
-    Where the model predicts no label, the path to the likeliest leaf is explained.
+    If the model predicts no label, the path to the likeliest leaf is explained.
 
     \b
     Example:

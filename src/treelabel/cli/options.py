@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from treelabel.hierarchy.hierarchy import Hierarchy
     from treelabel.models.base import Model
 
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there already.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace what exists already.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 RawOption = Annotated[
     bool, typer.Option("--raw", help="Write CSV cells as they are, even what a spreadsheet would run as a formula.")
@@ -38,7 +38,7 @@ TextsArgument = Annotated[
     Path,
     typer.Argument(
         metavar="TEXTS",
-        help="Data file with texts, or a pattern in quotes (labels are not looked at); - for standard input.",
+        help="Data file with texts, or a pattern in quotes (labels are ignored); - for standard input.",
     ),
 ]
 FrequenciesOption = Annotated[Path | None, typer.Option(help="Training file, for the frequencies of labels.")]
@@ -55,7 +55,7 @@ JudgedRuleOption = Annotated[
     str | None, typer.Option(help=f"{RULE_HELP} (default: as predict decides for labels like those of the truth).")
 ]
 UnknownOption = Annotated[
-    float | None, typer.Option(help="Abstain where no label of the first level has a score of at least this.")
+    float | None, typer.Option(help="Predict nothing if no label of the first level has a score of at least this.")
 ]
 AllLabelsOption = Annotated[bool, typer.Option("--all-labels", help="Write ancestors as labels, too.")]
 
@@ -94,23 +94,29 @@ class ReadArguments:
     )
     id: Annotated[str | None, typer.Option(help="Column with the document's id.")] = None
     group: Annotated[
-        str | None, typer.Option(help="Column whose equal values belong together (customer, source): never divided.")
+        str | None, typer.Option(help="Column of groups (customer, source): documents of a group are never divided.")
     ] = None
-    taxonomy: Annotated[Path | None, typer.Option(help="File with the hierarchy (default: the one beside).")] = None
+    taxonomy: Annotated[
+        Path | None,
+        typer.Option(help="File with the hierarchy (default: the one next to the data, or the label paths)."),
+    ] = None
     sep: Annotated[
         str | None, typer.Option(help="Separator of names in a label path, such as ' > ' (default: guessed).")
     ] = None
     label_sep: Annotated[str | None, typer.Option(help="Separator of several labels in one cell, such as ';'.")] = None
     lists: Annotated[
-        str | None, typer.Option(help="What a list of names is: labels (the default), or the steps of one path.")
+        str | None,
+        typer.Option(help="What a list of names means: labels (the default), or the steps of one path (path)."),
     ] = None
-    root: Annotated[str | None, typer.Option(help="Name of the taxonomy's root (default: a top called Root).")] = None
+    root: Annotated[str | None, typer.Option(help="Name of the taxonomy's root (default: a top node called Root).")] = (
+        None
+    )
     language: Annotated[str, typer.Option(help="Language of labels in a taxonomy that has several.")] = "en"
     format: Annotated[str | None, typer.Option(help="Format of the input (default: by its ending).")] = None
     encoding: Annotated[
         str | None,
         typer.Option(
-            help="Encoding of text without a byte order mark (default: utf-8, or cp1252 if it clearly is that)."
+            help="Encoding of text without a byte order mark (default: utf-8, or cp1252 if the text clearly is)."
         ),
     ] = None
     sheet: Annotated[str | None, typer.Option(help="Sheet of an .xlsx file: name or number (default: the first).")] = (
@@ -119,11 +125,13 @@ class ReadArguments:
     delimiter: Annotated[str | None, typer.Option(help="Delimiter of CSV columns (default: guessed).")] = None
     header: Annotated[bool | None, typer.Option(help="Whether the first CSV line names columns (default: yes).")] = None
     quotes: Annotated[bool | None, typer.Option(help="Whether CSV values may be quoted (default: yes).")] = None
-    on_error: Annotated[str, typer.Option(help="At a row that cannot be used: stop, or skip and count.")] = "stop"
+    on_error: Annotated[
+        str, typer.Option(help="What to do at a row that cannot be used: stop, or skip it and count.")
+    ] = "stop"
     limit: Annotated[
         list[str] | None,
         typer.Option(
-            help="Raise a limit on what a file may ask of its reader (repeat): line=200MB, ratio=1000, floor, whole, "
+            help="Raise a limit on what reading a file may cost (repeat): line=200MB, ratio=1000, floor, whole, "
             "nesting, digits, labels or columns; =none lifts it, --limit none all."
         ),
     ] = None

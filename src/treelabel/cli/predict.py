@@ -41,8 +41,8 @@ def score(
 ) -> None:
     """Score texts: the probability of every node.
 
-    Texts are read and scored a batch at a time, so that memory does not depend on how many there are; with --top, the
-    file grows with that many scores, not with the nodes. What is done waits in OUTPUT.partial.
+    Texts are read and scored in batches, so memory does not depend on their number. With --top, the file grows with
+    that many scores a text, not with the nodes. Until all is done, results are in OUTPUT.partial.
 
     \b
     Examples:
@@ -106,20 +106,20 @@ def predict(
 ) -> None:
     """Predict the labels of texts by a decision rule.
 
-    Without --rule: by the rule that was best on held-out documents of the training data, which fit names. Texts are
-    read, decided and written a batch at a time, so that memory does not depend on how many there are; what is done
-    waits in OUTPUT.partial. A text that is empty or blank is left unknown, and counted.
+    Without --rule, the model's own rule decides, which fit prints: the one that was best on held-out documents. Texts
+    are read, decided and written in batches, so memory does not depend on their number. Until all is done, results are
+    in OUTPUT.partial. An empty or blank text gets no label, and is counted.
 
     JSON Lines have one object per document: {"id": ..., "labels": [{"label": name, "path": "A > B", "p": 0.93}, ...]},
-    surest first; "closed": true says that labels stand for their ancestors, too.
+    likeliest first; "closed": true means that labels imply their ancestors.
 
     Tables (.csv, .tsv, .parquet, .xlsx) have one row per document: id (or with --keep-columns the columns of the input)
-    and predicted, path, p, level1, level2, ..., alternative1, alternative1_p, ...; predicted_path and so on where the
-    input has a column of that name. Several labels share a cell, surest first, with "; " between them (or what is said
-    in the end, where a label holds that); p is the probability of the first of them, and all_p then has those of all.
+    and predicted, path, p, level1, level2, ..., alternative1, alternative1_p, ...; if the input has a column of such a
+    name, it becomes predicted_path and so on. Several labels share a cell, likeliest first, with "; " between them (if
+    a label contains that, a note names the separator used). p is the probability of the first, all_p has those of all.
 
-    For people who confirm them (.label_studio.json, .prodigy.jsonl, .argilla.json), predictions are suggestions beside
-    the texts.
+    For tools in which people confirm labels (.label_studio.json, .prodigy.jsonl, .argilla.json), predictions are
+    suggestions next to the texts.
 
     \b
     Examples:

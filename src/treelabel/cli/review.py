@@ -38,14 +38,14 @@ def review(
     """Say which predictions are safe to accept, and which texts a person should look at first.
 
     The queue has a row for each text: the suggestion with its probability, alternatives, and the status accept or
-    review. What is safe is measured on the documents that were held out of training: a suggestion is right if none of
-    its labels is wrong, though it may lack some where texts have several labels. Texts to review come first, the
-    most useful at the top: (1 - p) x density x rarity, density being how similar the other texts of the file are, and
-    rarity how few training documents the suggested label has.
+    review. What is safe to accept is measured on held-out documents. A suggestion is right if none of its labels is
+    wrong; where texts have several labels, it may lack some. Texts to review come first, the most useful at the top:
+    (1 - p) x density x rarity. Density is how similar the other texts of the file are, and rarity how few training
+    documents the suggested label has.
 
     In the empty column label, write one label, several joined by ';' (or --label-sep), ok for the suggestion, or ? or
-    nothing to skip the text. Then --apply makes training data of it, which fit reads. Labels are checked by the
-    taxonomy beside the queue, or that of MODEL; if one is unknown, its row is named and nothing is written.
+    nothing to skip the text. Then --apply turns the queue into training data, which fit reads. Labels are checked
+    against the taxonomy next to the queue, or that of MODEL; if one is unknown, its row is named, and nothing written.
 
     \b
     Examples:

@@ -16,15 +16,14 @@ def serve(
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Tokens: lines of a scope (predict, learn, admin) and a token.")
     ] = None,
-    public: Annotated[
-        bool, typer.Option("--public", help="Listen beyond this machine although there are no tokens.")
-    ] = False,
+    public: Annotated[bool, typer.Option("--public", help="Listen beyond this machine even without tokens.")] = False,
     learn: Annotated[bool, typer.Option("--learn", help="Accept corrections, and let models learn from them.")] = False,
     state: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="What the service writes: corrections, versions of models.")
+        Path, typer.Option(metavar="FOLDER", help="Where the service writes corrections and versions of models.")
     ] = Path("treelabel-serve"),
     train: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Training data, for models that have to learn everything anew.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Training data, for models that must learn from all of it again."),
     ] = None,
     evaluation: Annotated[
         Path | None,
@@ -40,9 +39,9 @@ def serve(
     origin: Annotated[
         list[str] | None, typer.Option(help="Origin of a web page that may call the service (repeat).")
     ] = None,
-    max_body: Annotated[int, typer.Option(min=1, help="Bytes of a request at most.")] = 10_000_000,
-    max_documents: Annotated[int, typer.Option(min=1, help="Texts of a request at most.")] = 1_000,
-    max_concurrency: Annotated[int, typer.Option(min=1, help="Requests at once at most.")] = 256,
+    max_body: Annotated[int, typer.Option(min=1, help="Largest size of a request, in bytes.")] = 10_000_000,
+    max_documents: Annotated[int, typer.Option(min=1, help="Largest number of texts in a request.")] = 1_000,
+    max_concurrency: Annotated[int, typer.Option(min=1, help="Largest number of requests at once.")] = 256,
 ) -> None:
     """Serve models over HTTP: predictions, the taxonomy, corrections and learning from them.
 

@@ -42,8 +42,8 @@ def sweep(
 ) -> None:
     """Compare models and settings by cross-validation, and say how to fit the winner.
 
-    Every document is judged once, by a model that has not learned it; documents of a group (--group) are held out
-    together. Behind ± is half of the 95% interval over folds. Ctrl-C prints what is done so far.
+    Every document is judged once, by a model that did not learn from it; documents of a group (--group) are held out
+    together. After ± stands half of the 95% interval over folds. Ctrl-C prints what is done so far.
 
     \b
     Examples:

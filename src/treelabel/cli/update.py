@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def update(
     model: o.ModelArgument,
     read: o.ReadArguments,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write; MODEL stays as it is.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write; MODEL does not change.")],
     new: Annotated[
         Path | None, typer.Argument(metavar="[NEW]", help="Data file with new texts and labels of the new taxonomy.")
     ] = None,
@@ -61,13 +61,15 @@ def update(
 ) -> None:
     """Bring a model up to date: new texts, new labels, and labels renamed, moved, merged, split or deleted.
 
-    The new taxonomy is --taxonomy; labels that it calls otherwise are in --moves, a line each: the old label, a tab,
-    the new one. Labels that stay need no line, nor do those below a label that was renamed or moved. prototype and
-    memory add texts to what their folders keep. linear learns its weights anew from --train and NEW, and keeps what
-    fitting had chosen and calibrated; labels that are only renamed need no texts. Other models are fitted anew to
-    --train and NEW. A model knows which texts it learned from, those of earlier updates included: if --train and NEW
-    lack any, nothing is done. --save-train writes the file that the next update needs. The options about reading are
-    for all data files.
+    --taxonomy is the new taxonomy. --moves lists the labels that it has renamed, moved, merged, split or deleted, one a
+    line: the old label, a tab, the new one. Labels that stay need no line, nor do those below a label that was renamed
+    or moved as a whole.
+
+    prototype and memory add texts to what they have stored. linear learns its weights again from --train and NEW, and
+    keeps what the first fit chose and calibrated; it needs no texts if labels are only renamed. Other models are fitted
+    again to --train and NEW. A model knows from which texts it learned, also in earlier updates: if --train and NEW
+    lack any of them, nothing is done. --save-train writes the file that the next update needs. The options for reading
+    hold for all data files.
 
     \b
     Examples:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from treelabel.core.atomic_output import atomic_group
 from treelabel.core.errors import TreelabelError
 from treelabel.core.inputs import suffixes
+from treelabel.data.columns import without_missing
 from treelabel.data.dataset import Dataset
 from treelabel.data.io.cells import MARKER, EscapedFormulasWarning, may_hold_formulas
 from treelabel.data.io.format import BATCH, Format, WriteOptions
@@ -197,7 +198,8 @@ def _is_told_by(labels: list[list[Any]], data: Dataset, target: Path) -> bool:
     """Return whether `read` makes the same hierarchy of the labels alone."""
     flat = (label for row in labels for label in row)
     keys: dict[Label, int] = dict.fromkeys((label if isinstance(label, str) else tuple(label) for label in flat), 0)
-    if not keys:
+    # A single label may look like a missing one.
+    if not any(map(without_missing, keys)):
         return False
     told = hierarchy_of_labels(keys, None, target).hierarchy
     return told == data.hierarchy and data.hierarchy.identifiers in (None, told.identifiers)

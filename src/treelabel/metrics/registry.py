@@ -204,8 +204,8 @@ _OF_DECISIONS = _rows(
     ("samples_f1", overlap.samples_f1, "mean F1 of the documents' closed sets", R, _FLAT),
     ("samples_precision", overlap.samples_precision, "mean precision of the documents", R, _FLAT),
     ("samples_recall", overlap.samples_recall, "mean recall of the documents", R, _FLAT),
-    ("hamming", overlap.hamming, "share of nodes judged wrongly", R, _LOW, _SETS),
-    ("hamming_annotated", label_counts.hamming_annotated, "the same of labels that occur", I, _COUNTS, _LOW, _SETS),
+    ("hamming", overlap.hamming, "share of nodes that are wrong", R, _LOW, _SETS),
+    ("hamming_annotated", label_counts.hamming_annotated, "the same over labels that occur", I, _COUNTS, _LOW, _SETS),
     ("hamming_levels", label_counts.hamming_levels, "Hamming loss averaged over levels", R0, _COUNTS, _LOW, _SETS),
     ("subset_accuracy", overlap.subset_accuracy, "share of documents with exactly the true set", I, _SETS),
     ("jaccard", overlap.jaccard, "shared nodes among all nodes of either set", I, _FLAT),
@@ -228,17 +228,25 @@ _OF_DECISIONS = _rows(
     ("info_hf1", overlap.info_hf1, "hierarchical F1 in bits", R, "frequencies", _AGREE),
     ("icm", overlap.icm, "information contrast of prediction and truth, in bits", I, "frequencies", _ICM, _ANY),
     ("icm_norm", overlap.icm_norm, "information contrast scaled to [0, 1]", I, "frequencies", _ICM, _ICM_SUMS),
-    ("propensity_f1", overlap.propensity_f1, "F1 with rare labels weighing more", I, "frequencies"),
+    ("propensity_f1", overlap.propensity_f1, "F1 with larger weights for rare labels", I, "frequencies"),
     ("shortest_path", overlap.shortest_path, "edges between prediction and truth", R0, _LOW, {"note": _SEVERAL}, _ANY),
     ("shortest_path_sum", label_pairs.shortest_path_sum, "edges between all labels", R0, _LOW, {"note": _SUMMED}, _ANY),
     # Of single labels
-    ("leaf_accuracy", single_label.leaf_accuracy, "share of right most specific labels", R, _ONE, _PAIRS),
+    ("leaf_accuracy", single_label.leaf_accuracy, "share of most specific labels that are right", R, _ONE, _PAIRS),
     ("level_accuracy", single_label.level_accuracy, "accuracy by depth, on closed sets", R, _LEVELS, _SETS),
-    ("coarsest_accuracy", single_label.coarsest_accuracy, "share of right top labels", W, _ONE, "tree", _PAIRS),
-    ("parent_accuracy", single_label.parent_accuracy, "share of right parents", W, _ONE, "tree", _PAIRS),
-    ("finest_accuracy", single_label.leaf_accuracy, "share of right most specific labels", W, _ONE, _PAIRS),
+    (
+        "coarsest_accuracy",
+        single_label.coarsest_accuracy,
+        "share of top labels that are right",
+        W,
+        _ONE,
+        "tree",
+        _PAIRS,
+    ),
+    ("parent_accuracy", single_label.parent_accuracy, "share of parents that are right", W, _ONE, "tree", _PAIRS),
+    ("finest_accuracy", single_label.leaf_accuracy, "share of most specific labels that are right", W, _ONE, _PAIRS),
     ("onehot_win", single_label.onehot_win, "hierarchical win of the chosen leaf", W, _ONE, "tree", _WIN),
-    ("wu_palmer", single_label.wu_palmer, "similarity by depth of the common ancestor", I, _ONE, _PAIRS),
+    ("wu_palmer", single_label.wu_palmer, "similarity by the depth of the common ancestor", I, _ONE, _PAIRS),
     ("lca_precision", single_label.lca_precision, "precision up to where labels meet", K, _ONE, "tree", _PAIRS),
     ("lca_recall", single_label.lca_recall, "recall up to where labels meet", K, _ONE, "tree", _PAIRS),
     ("lca_f1", single_label.lca_f1, "F1 up to where labels meet", K, _ONE, "tree", _PAIRS),
@@ -246,7 +254,7 @@ _OF_DECISIONS = _rows(
     ("distance_recall", label_pairs.distance_recall, "recall with near misses", L, _CONTRIBUTIONS),
     ("leacock_chodorow", single_label.leacock_chodorow, "similarity by path length", I, _ONE, _PAIRS, _ANY),
     ("resnik", single_label.resnik, "information of the common ancestor", I, _ONE, "frequencies", _PAIRS, _ANY),
-    ("lin", single_label.lin, "shared information among all", I, _ONE, "frequencies", _PAIRS),
+    ("lin", single_label.lin, "share of information in common", I, _ONE, "frequencies", _PAIRS),
     ("jiang_conrath", single_label.jiang_conrath, _JIANG_CONRATH, I, _ONE, "frequencies", _PAIRS, _LOW, _ANY),
 )
 
@@ -293,7 +301,10 @@ _OF_SETS = (
         ("set_nodes", sets.set_nodes, "most specific predicted nodes", M, _COVERING, _LOW, _ANY),
         ("set_depth", sets.set_depth, "mean depth of the predicted nodes", M, _COVERING, _ANY),
     ),
-    *_rows("scores", ("haurc", sets.haurc, "area under risk over information kept, climbing", G, "tree", _CLIMB, _LOW)),
+    *_rows(
+        "scores",
+        ("haurc", sets.haurc, "area under risk over the information kept while climbing", G, "tree", _CLIMB, _LOW),
+    ),
 )
 
 METRICS: Registry[Metric] = Registry("metric", (*_OF_DECISIONS, *_OF_SCORES, *_OF_SETS))

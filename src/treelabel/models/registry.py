@@ -19,13 +19,13 @@ class ModelRow:
 
 
 _ROWS: tuple[Lazy[Model] | ModelRow, ...] = (
-    Lazy("linear", "tf-idf of words, one linear output a node, calibrated; the default", "models.linear.model:Linear"),
+    Lazy("linear", "tf-idf with a linear output for each node, calibrated; the default", "models.linear.model:Linear"),
     Lazy("extreme", "linear rankers in label trees, for very many labels", "models.extreme.model:Extreme"),
-    Lazy("svm", "one support vector machine a label, exact; the baseline of extreme", "models.extreme.svm:Svm"),
-    Lazy("bag", "vectors of words and pairs, summed, and any loss (fastText's family)", "neural.bag.model:Bag"),
+    Lazy("svm", "one support vector machine for each label; the exact baseline of extreme", "models.extreme.svm:Svm"),
+    Lazy("bag", "sums of vectors of words and pairs, with any loss (like fastText)", "neural.bag.model:Bag"),
     Lazy(
         "prototype",
-        "means of embeddings drawn to their parents and label names, no training",
+        "means of embeddings, shrunk towards parents and label names; no training",
         "models.prototype:Prototype",
     ),
     Lazy(
@@ -34,7 +34,7 @@ _ROWS: tuple[Lazy[Model] | ModelRow, ...] = (
         "neural.tuned_prototype:TunedPrototype",
         "neural",
     ),
-    Lazy("neural", "a transformer, frozen or fine-tuned, and any loss of LOSSES", "neural.model:Neural"),
+    Lazy("neural", "a transformer, frozen or fine-tuned, with any loss of LOSSES", "neural.model:Neural"),
     Lazy(
         "hitin",
         "a transformer and a network over the coding tree of the labels",
@@ -42,26 +42,33 @@ _ROWS: tuple[Lazy[Model] | ModelRow, ...] = (
         "neural",
     ),
     Lazy(
-        "hgclr", "a transformer, by contrast with words that matter for labels", "neural.systems.hgclr:Hgclr", "neural"
+        "hgclr",
+        "a transformer with contrastive learning on the words that matter for labels",
+        "neural.systems.hgclr:Hgclr",
+        "neural",
     ),
-    Lazy("hbgl", "a transformer that writes labels level by level", "neural.systems.hbgl:Hbgl", "neural"),
-    Lazy("memory", "the labels of the nearest training texts and label names, no training", "models.memory:Memory"),
-    Lazy("lexical", "labels whose names a text has, ranked; finds labels never seen", "models.lexical:Lexical"),
+    Lazy("hbgl", "a transformer that generates labels level by level", "neural.systems.hbgl:Hbgl", "neural"),
+    Lazy("memory", "the labels of the nearest training texts and label names; no training", "models.memory:Memory"),
+    Lazy(
+        "lexical",
+        "labels whose names are in the text, ranked; finds labels that training never saw",
+        "models.lexical:Lexical",
+    ),
     Lazy(
         "aplc_xlnet",
-        "a transformer and clusters of labels by frequency, narrower for rare ones",
+        "a transformer with clusters of labels by frequency, with fewer dimensions for rare ones",
         "neural.systems.aplc_xlnet:AplcXlnet",
         "neural",
     ),
     Lazy(
         "x_transformer",
-        "a transformer that finds clusters of labels, and linear rankers in these",
+        "a transformer that finds clusters of labels, with linear rankers inside them",
         "neural.systems.x_transformer:XTransformer",
         "neural",
     ),
     Lazy(
         "attention_xml",
-        "a BiLSTM, attention of every label, a tree of labels trained level by level",
+        "a BiLSTM with attention for every label, and a tree of labels trained level by level",
         "neural.systems.attention_xml:AttentionXml",
         "neural",
     ),
@@ -72,16 +79,24 @@ _ROWS: tuple[Lazy[Model] | ModelRow, ...] = (
         "neural",
     ),
     Lazy("stack", "several models, pooled with weights learned out of fold", "stack.model:Stack"),
-    Lazy("most_frequent", "every text has the labels of training, by their shares", "models.baselines:MostFrequent"),
-    Lazy("nothing", "no text has any label", "models.baselines:Nothing"),
+    Lazy("most_frequent", "the shares of labels in training, for every text", "models.baselines:MostFrequent"),
+    Lazy("nothing", "no label, for every text", "models.baselines:Nothing"),
     Lazy(
         "description_match",
-        "labels whose words one sentence has, most of them",
+        "labels most of whose words are in one sentence",
         "models.description_match:DescriptionMatch",
     ),
-    Lazy("svm_descriptions", "one SVM a label, on words of label descriptions", "models.baselines:SvmDescriptions"),
-    Lazy("svm_codes", "one SVM a label, where texts are lists of other codes", "models.baselines:SvmCodes"),
-    Lazy("zero_shot", "the labels' names and descriptions, no training texts", "models.zero_shot:ZeroShot"),
+    Lazy(
+        "svm_descriptions",
+        "one SVM for each label, on the words of label descriptions",
+        "models.baselines:SvmDescriptions",
+    ),
+    Lazy("svm_codes", "one SVM for each label, for texts that are lists of other codes", "models.baselines:SvmCodes"),
+    Lazy(
+        "zero_shot",
+        "similarity to the names and descriptions of labels; no training texts",
+        "models.zero_shot:ZeroShot",
+    ),
 )
 
 MODELS: Registry[Lazy[Model] | ModelRow] = Registry("model", _ROWS)

@@ -62,7 +62,7 @@ class BatchScorer:
     id : str, optional
         The column that is kept beside the predictions; by default "id", if there is one.
     unknown : float, optional
-        Abstain where no label of the first level has a score of at least this.
+        Predict nothing if no label of the first level has a score of at least this.
     form : Form
         Which columns there are: see `Form`.
     require_signature : str or Path, optional

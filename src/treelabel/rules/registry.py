@@ -127,12 +127,12 @@ def _setting_text(value: Any) -> str:
 # What top labels lack of 1 is the probability that nothing is true.
 _PATH, _PATH_OR_NONE = "one true path", "one true path, or none: what top labels lack of 1"
 _ANY, _COINS, _COUNTS = "any truth", "independent labels", "many documents"
-_CONFORMAL = "deep nodes that cover the true label with a given probability; see tune"
-_CONTROL = "nodes by the threshold that has a given recall or precision; see tune"
+_CONFORMAL = "the deepest nodes that cover the true label with a given probability; see tune"
+_CONTROL = "nodes above a threshold that keeps a given recall or precision; see tune"
 _PER_LEVEL = "the node with the largest score at each depth, on one path or not"
-_HF1 = "the labels, as many as raise the expected hierarchical F1; counts: see samples_f1"
+_HF1 = "the set with the largest expected hierarchical F1; counts: see samples_f1"
 _LEVELS = "the path with the largest sum of scores, by level"
-_SAMPLES = "the labels, as many as raise the expected F1; counts=[...]: weights of 0, 1, 2, ... true paths"
+_SAMPLES = "the set with the largest expected F1; counts=[...]: weights of 0, 1, 2, ... true paths"
 _ASCENT = "exactly k (at_most=true: up to k), by block coordinate ascent"
 _BINNED = "the same for the mean over bins of training frequency"
 
@@ -152,11 +152,21 @@ _ROWS = (
     # One path
     Rule("best_leaf", "the leaf with the largest score", single_path.best_leaf),
     Rule("best_per_level", _PER_LEVEL, single_path.best_per_level),
-    Rule("top_down", "the best child of the best child ..., until a score is below stop", single_path.top_down, "stop"),
+    Rule(
+        "top_down",
+        "the best child of each node from the root on, until a score is below stop",
+        single_path.top_down,
+        "stop",
+    ),
     Rule("beam", "the best leaf reached top down, keeping the best nodes of each level", single_path.beam, "width"),
     Rule("majority", "the deepest node with a score above 1/2", single_path.majority),
     Rule("plurality", "the deepest node likelier than all that exclude it", single_path.plurality),
-    Rule("back_off", "up from the best leaf until the score is at least t; see tune", back_off.back_off, "t"),
+    Rule(
+        "back_off",
+        "the first node from the best leaf upwards with a score of at least t; see tune",
+        back_off.back_off,
+        "t",
+    ),
     # With a guarantee
     Rule("conformal", _CONFORMAL, conformal.conformal, "coverage"),
     Rule("risk_control", _CONTROL, risk_control.risk_control, "at_least"),

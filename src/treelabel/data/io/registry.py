@@ -41,12 +41,12 @@ OTHER_SHEETS = {
 FORMATS: Registry[Format] = Registry(
     "format",
     (
-        Format("csv", (".csv",), read_csv, "comma-separated, a header line", DOCUMENTS | {"stream"}, CsvEncoder),
+        Format("csv", (".csv",), read_csv, "comma-separated, with a header line", DOCUMENTS | {"stream"}, CsvEncoder),
         Format(
             "tsv",
             TAB_ENDINGS,
             read_csv,
-            "tab-separated, a header line",
+            "tab-separated, with a header line",
             DOCUMENTS | {"stream"},
             partial(CsvEncoder, delimiter="\t"),
             begins=r"[^\n]*\t",
@@ -99,7 +99,7 @@ FORMATS: Registry[Format] = Registry(
             "xlsx",
             (".xlsx",),
             read_excel,
-            "a sheet of Excel, a row of names",
+            "a sheet of Excel, with a header row",
             DOCUMENTS,
             write=write_excel,
             extra=("excel", "openpyxl"),

@@ -205,7 +205,7 @@ _ROWS = (
     ),
     LossRow(
         "win_flat",
-        "cross-entropy over the leaves, the hierarchical win's baseline",
+        "cross-entropy over the leaves; the baseline of the hierarchical win",
         "neural.losses.leaf_softmax:LeafSoftmax",
         needs="leaf",
         needs_tree=True,
@@ -237,7 +237,7 @@ _ROWS = (
     ),
     LossRow(
         "hierarchical_cross_entropy",
-        "cross-entropy along the path, mistakes near the root costing more (HXE)",
+        "cross-entropy along the path; mistakes near the root cost more (HXE)",
         "neural.losses.hierarchical_cross_entropy:HierarchicalCrossEntropy",
         needs="leaf",
         needs_tree=True,
@@ -249,7 +249,7 @@ _ROWS = (
     ),
     LossRow(
         "soft_labels",
-        "cross-entropy over the leaves, near leaves being true in part",
+        "cross-entropy over the leaves; leaves near the true one count in part",
         "neural.losses.soft_labels:SoftLabels",
         needs="leaf",
         needs_tree=True,
