@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Further: TypeAlias = dict[str, SliceTable | Agreement]
 
 
-class Columns(NamedTuple):
+class JudgedColumns(NamedTuple):
     """Columns of a test file that are looked at besides: that of parts, and that of a second annotator's labels."""
 
     by: str | None
@@ -152,7 +152,7 @@ def evaluate(
     further: Further = {}
     if where is not None and (by is not None or second_labels is not None):
         raise TreelabelError("--by and --second-labels go with one file, without --shard and --cluster")
-    columns = Columns(by, second_labels)
+    columns = JudgedColumns(by, second_labels)
     if where is None:
         judged, further = _judge_files(truth, predictions, read, train, rule, require_signature, columns, asked)
     else:
@@ -206,7 +206,7 @@ def _judge_files(
     train: Path | None,
     rule: str | None,
     require_signature: Path | None,
-    columns: "Columns",
+    columns: "JudgedColumns",
     asked: dict[str, Any],
 ) -> "tuple[Judged, Further]":
     """Judge a model, or predictions, in one pass."""
@@ -287,7 +287,7 @@ def _lines_and_labels(file: "DataFile", hierarchy: "Hierarchy") -> "tuple[Any, L
 
 
 def _judge(
-    truth: Path, predictions: Path, read: o.ReadArguments, train: Path | None, columns: "Columns", **asked: Any
+    truth: Path, predictions: Path, read: o.ReadArguments, train: Path | None, columns: "JudgedColumns", **asked: Any
 ) -> "tuple[Judged, Further]":
     """Wire files to what judges them."""
     from treelabel.data.data_file import DataFile, with_hierarchy
@@ -323,7 +323,7 @@ def _judge_model(
     train: Path | None,
     rule: str | None,
     require_signature: Path | None,
-    columns: "Columns",
+    columns: "JudgedColumns",
     asked: dict[str, Any],
 ) -> "tuple[Judged, Further]":
     """Wire a model and a test file to what judges them."""
