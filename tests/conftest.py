@@ -3,6 +3,7 @@
 HYPOTHESIS_PROFILE=quick, which `make quick` sets, tries ten examples at most.
 """
 
+import gc
 import math
 import os
 from pathlib import Path
@@ -21,6 +22,11 @@ os.unsetenv("COLUMNS")
 settings.register_profile("treelabel", deadline=None, derandomize="CI" in os.environ)
 settings.register_profile("quick", settings.get_profile("treelabel"), max_examples=10)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "treelabel"))
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over the modules and the thousands of tests: they stay until the end."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
