@@ -85,7 +85,7 @@ $(VENV)/.lowest: $(BIN)/python pyproject.toml constraints.txt
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 
 # The real clients of other services' protocols, each in an environment of its own, which this makes (1.6 GB in all).
