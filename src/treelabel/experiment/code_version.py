@@ -72,7 +72,7 @@ def source_hash(source: str) -> str:
 
 
 def _collect(node: ast.AST, add: Callable[[str], None]) -> None:
-    """Give a text for each node, its fields and where it ends: in one pass, as every run hashes some 200 modules."""
+    """Pass on a text for each node, its fields and where it ends: in one walk, as every run hashes some 200 modules."""
     add(type(node).__name__)
     for name in node._fields:
         value = getattr(node, name, None)
