@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from sklearn.base import clone
 
 from treelabel.core.array_schema import Arrays
 from treelabel.core.errors import TreelabelError
@@ -97,6 +96,14 @@ def _require(right: bool, what: str) -> None:
         raise AssertionError(what)
 
 
+def _unfitted(model: Model) -> Model:
+    """Return a model of the same settings that has learned nothing, by scikit-learn, which takes a second to load."""
+    from sklearn.base import clone
+
+    copied: Model = clone(model)
+    return copied
+
+
 def scores_are_sound(model: Model, case: Case) -> None:
     """Check that scores belong to the hierarchy, are probabilities, and are coherent as the model promises.
 
@@ -128,7 +135,7 @@ def the_same_seed_gives_the_same(model: Model, case: Case) -> None:
     case
         Texts and labels.
     """
-    one, two = (each.score(case.texts).dense() for each in (model, fit_case(lambda: clone(model), case)))
+    one, two = (each.score(case.texts).dense() for each in (model, fit_case(lambda: _unfitted(model), case)))
     _require(np.array_equal(one, two), "learning twice with one seed gave different scores")
 
 
@@ -210,7 +217,7 @@ def settings_are_settings(model: Model, case: Case) -> None:
     case
         Texts and labels.
     """
-    copied = clone(model)
+    copied = _unfitted(model)
     _require(copied.get_params() == model.get_params(), "clone has other settings")
     _require(not hasattr(copied, "hierarchy_"), "clone has learned something")
 
@@ -226,10 +233,10 @@ def what_is_wrong_is_said(model: Model, case: Case) -> None:
         Texts and labels.
     """
     refused: list[Callable[[], object]] = [
-        lambda: clone(model).score(["a"]),
-        lambda: clone(model).fit([], [], hierarchy=case.hierarchy),
-        lambda: clone(model).fit(["a"], [[]], hierarchy=case.hierarchy),
-        lambda: clone(model).fit(["a", "b"], [case.labels[0]], hierarchy=case.hierarchy),
+        lambda: _unfitted(model).score(["a"]),
+        lambda: _unfitted(model).fit([], [], hierarchy=case.hierarchy),
+        lambda: _unfitted(model).fit(["a"], [[]], hierarchy=case.hierarchy),
+        lambda: _unfitted(model).fit(["a", "b"], [case.labels[0]], hierarchy=case.hierarchy),
     ]
     for call in refused:
         try:
