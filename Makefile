@@ -22,9 +22,10 @@ serve-output/nouns/model.json: $(VENV)/.serve
 	$(BIN)/python -c "import treelabel as tl; tl.make_model('linear').fit(tl.load_sample()).save('serve-output/nouns')"
 
 # Tests run in two processes; each takes the next file when it is done with one. With more threads of BLAS and OpenMP
-# than one in each, these would wait for each other.
-PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile \
-    $(if $(CI),--durations=10)
+# than one in each, these would wait for each other. Tests start hundreds of processes: without compiled modules, which
+# PYTHONDONTWRITEBYTECODE forbids, each of them would compile hundreds of files.
+PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 2 \
+    --dist loadfile --no-loadscope-reorder $(if $(CI),--durations=10)
 
 test: lint
 	$(PYTEST)
@@ -84,7 +85,7 @@ $(VENV)/.lowest: $(BIN)/python pyproject.toml constraints.txt
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 
 # The real clients of other services' protocols, each in an environment of its own, which this makes (1.6 GB in all).

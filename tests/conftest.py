@@ -3,6 +3,7 @@
 HYPOTHESIS_PROFILE=quick, which `make quick` sets, tries ten examples at most.
 """
 
+import gc
 import math
 import os
 from pathlib import Path
@@ -21,6 +22,45 @@ os.unsetenv("COLUMNS")
 settings.register_profile("treelabel", deadline=None, derandomize="CI" in os.environ)
 settings.register_profile("quick", settings.get_profile("treelabel"), max_examples=10)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "treelabel"))
+
+
+# What takes longest begins first, so that no process waits for a long file at the end.
+LONGEST = (
+    "experiment/test_running.py",
+    "neural/test_neural.py",
+    "models/test_models.py",
+    "neural/test_systems.py",
+    "cli/test_warm_up.py",
+    "rules/test_rules.py",
+    "models/test_same_bits.py",
+    "metrics/test_metrics.py",
+    "neural/test_bag.py",
+    "report/test_page.py",
+    "core/test_atomic_output.py",
+    "data/test_hostile_inputs.py",
+    "data/test_shared_data.py",
+    "operations/test_fit.py",
+    "experiment/test_specs.py",
+    "neural/test_processes.py",
+    "scores/test_scores.py",
+    "test_pages.py",
+    "experiment/test_bench_cli.py",
+    "neural/test_tuning.py",
+    "encoders/test_encoders.py",
+    "test_examples.py",
+    "test_types.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files; the others stay in their order."""
+    ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path, len(LONGEST)))
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over the modules and the thousands of tests: they stay until the end."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -237,7 +237,7 @@ import os, signal, sys
 from treelabel.cli import main
 from treelabel.operations import bulk
 from treelabel.core.append import AppendFile
-from treelabel.models import streaming
+from treelabel.models import load_model, streaming
 
 bulk.FIRST, streaming.MOST_TEXTS = 5, 8
 commit, count = AppendFile.commit, [0]
@@ -251,6 +251,8 @@ def dying(self, **state):
         os.kill(os.getpid(), signal.SIGKILL)
 
 AppendFile.commit = dying
+# What commands load is loaded once.
+load_model({jobs!r}[0][1]).score(["a text"])
 for arguments in {jobs!r}:
     child = os.fork()
     if child == 0:

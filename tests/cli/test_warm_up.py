@@ -1,12 +1,16 @@
 """First use: one command says that it compiles, and compiles what all common commands need."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from tests.core.test_code_cache import DAMAGES, call
+from tests.helpers import put
 from treelabel.cli import warm_up
 from treelabel.core.compilation import MESSAGE, compilation
 
@@ -25,27 +29,54 @@ COMMANDS = (
 )
 
 
-@pytest.mark.slow
-def test_loops_of_common_commands_are_compiled_once_and_that_is_said_once(tmp_path: Path) -> None:
+class FirstUse(NamedTuple):
+    """What commands said and had compiled, one after another, in a folder where the cache was empty."""
+
+    folder: Path
+    said: list[int]
+    compiled: list[set[str]]
+
+
+@pytest.fixture(scope="module")
+def first_use(tmp_path_factory: pytest.TempPathFactory) -> FirstUse:
     """Run commands one after another, as a new user does, with an empty cache."""
+    folder = tmp_path_factory.mktemp("first-use")
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(sys.path),
-        "NUMBA_CACHE_DIR": str(tmp_path / "compiled"),
+        "NUMBA_CACHE_DIR": str(folder / "compiled"),
     }
     said, compiled = list[int](), list[set[str]]()
     for command in COMMANDS:
         words = [sys.executable, "-m", "treelabel", *command.split()]
-        ended = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        ended = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, (command, ended.stderr)
         said.append(ended.stderr.count(MESSAGE))
-        compiled.append({file.name for file in tmp_path.rglob("compiled/**/*.nbc")})
+        compiled.append({file.name for file in folder.rglob("compiled/**/*.nbc")})
+    return FirstUse(folder, said, compiled)
+
+
+@pytest.mark.slow
+def test_loops_of_common_commands_are_compiled_once_and_that_is_said_once(first_use: FirstUse) -> None:
+    folder, said, compiled = first_use
     assert sum(said) == 1, said
     # The sample alone needs so few loops that they may be compiled without a word.
     first = said.index(1)
     assert COMMANDS[first].split()[0] in ("sample", "inspect")
     assert compiled[first] == compiled[-1], sorted(compiled[-1] - compiled[first])
-    assert not list(tmp_path.rglob("*.lock"))
+    assert not list(folder.rglob("*.lock"))
+
+
+@pytest.mark.slow
+def test_a_command_takes_no_notice_of_a_damaged_cache(first_use: FirstUse, tmp_path: Path) -> None:
+    shutil.copytree(first_use.folder / "compiled", tmp_path / "compiled")
+    data = put(tmp_path, "data.csv", "text,label\na dog,animal > dog\na car,thing > car\n")
+    command = ("-m", "treelabel", "inspect", str(data), "--sep", " > ", "--json")
+    first = call(tmp_path, *command)
+    for ending in ("nbi", "nbc", "loop"):
+        for damage, file in zip(DAMAGES.values(), sorted(tmp_path.glob(f"compiled/*/*.{ending}")), strict=False):
+            file.write_bytes(damage(file.read_bytes()))
+    assert call(tmp_path, *command) == first
 
 
 def test_a_command_waits_for_what_it_started_and_an_interrupted_one_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

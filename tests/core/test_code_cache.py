@@ -119,14 +119,3 @@ def test_a_cache_that_cannot_be_written_any_more(tmp_path: Path) -> None:
 def test_without_compilation(tmp_path: Path) -> None:
     put(tmp_path, "tiny.py", TINY)
     assert call(tmp_path, "-c", "import tiny; print(tiny.add(1, 2))", NUMBA_DISABLE_JIT="1") == "3\n"
-
-
-@pytest.mark.slow
-def test_a_command_takes_no_notice_of_a_damaged_cache(tmp_path: Path) -> None:
-    data = put(tmp_path, "data.csv", "text,label\na dog,animal > dog\na car,thing > car\n")
-    command = ("-m", "treelabel", "inspect", str(data), "--sep", " > ", "--json")
-    first = call(tmp_path, *command)
-    for ending in ("nbi", "nbc", "loop"):
-        for damage, file in zip(DAMAGES.values(), sorted(tmp_path.glob(f"compiled/*/*.{ending}")), strict=False):
-            file.write_bytes(damage(file.read_bytes()))
-    assert call(tmp_path, *command) == first

@@ -27,7 +27,13 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize("metric", SAME)
+# Quick runs look at one metric of each family.
+QUICK = ("EB-HAMM", "HF", "Resnik", "ICM")
+
+
+@pytest.mark.parametrize(
+    "metric", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SAME]
+)
 def test_table_1_of_the_paper(metric: str) -> None:
     found = check_metric(SAME[metric], tries=240)
     assert [each.name for each in found.properties] == list(PROPERTY_NAMES) == list(PROPERTIES)

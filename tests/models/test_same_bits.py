@@ -70,9 +70,9 @@ def digests(model: Model, data: Dataset) -> dict[str, str]:
     return {name: hashlib.sha256(part).hexdigest()[:12] for name, part in parts.items()}
 
 
-def fits(name: str, several: bool, count: int) -> list[dict[str, str]]:
+def fits(name: str, data: Dataset, count: int) -> list[dict[str, str]]:
     """Fit a model some times, with other things in memory."""
-    data, results, others = sample(several), [], []
+    results, others = [], []
     for number in range(count):
         settings = {**SETTINGS[name], "encoder": HashedWords()} if "encoder" in SETTINGS[name] else SETTINGS[name]
         results.append(digests(make_model(name, **settings).fit(data, progress=False), data))
@@ -80,21 +80,42 @@ def fits(name: str, several: bool, count: int) -> list[dict[str, str]]:
     return results
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_fits_are_equal_in_one_process_and_with_any_number_of_threads(several: bool) -> None:
-    models_of = {}
+@pytest.fixture(scope="module")
+def digests_of() -> dict[int, list[dict[str, list[dict[str, str]]]]]:
+    """Fit all models in one process for each number of threads: to documents with one path, and to those with two."""
+    found = {}
     for threads, count in FITS.items():
         names = ("TREELABEL_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONHASHSEED")
-        command = [sys.executable, "-m", "tests.models.test_same_bits", str(int(several)), str(count)]
+        command = [sys.executable, "-m", "tests.models.test_same_bits", str(count)]
         surroundings = os.environ | dict.fromkeys(names, str(threads))
         ran = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=True)
-        models_of[threads] = json.loads(ran.stdout)
-    for threads, models in models_of.items():
-        for name, listed in models.items():
+        found[threads] = json.loads(ran.stdout)
+    return found
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.slow
+def test_fits_are_equal_in_one_process_and_with_any_number_of_threads(
+    several: bool, digests_of: dict[int, list[dict[str, list[dict[str, str]]]]]
+) -> None:
+    for threads, found in digests_of.items():
+        for name, listed in found[several].items():
+            assert len(listed) == FITS[threads]
             for other in listed:
-                assert other == models_of[1][name][0], (threads, name)
+                assert other == digests_of[1][several][name][0], (threads, name)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_fits_to_few_documents_are_equal_with_one_thread_and_with_three(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, found = sample(several=False)[:300], []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("TREELABEL_THREADS", threads)
+        found += fits(name, data, 1)
+    assert found[0] == found[1]
 
 
 if __name__ == "__main__":
-    several, count = (int(number) for number in sys.argv[1:])
-    sys.stdout.write(json.dumps({name: fits(name, bool(several), count) for name in SETTINGS}))
+    samples = [sample(several) for several in (False, True)]
+    json.dump([{name: fits(name, data, int(sys.argv[1])) for name in SETTINGS} for data in samples], sys.stdout)

@@ -21,7 +21,7 @@ from treelabel.core.stopping import StopSignal
 from treelabel.core.strings import Strings
 from treelabel.encoders.token_states import TokenStates
 from treelabel.models.base import Training
-from treelabel.models.check import CASES, check_model, it_learns
+from treelabel.models.check import CASES, check_model, fit_case, it_learns
 from treelabel.models.extreme.label_tree import LabelTree, tree_of
 from treelabel.neural.featurizers import KnownVectors
 from treelabel.neural.losses.base import make_loss
@@ -342,7 +342,7 @@ def test_clusters_and_levels_stand_the_battery(system: str) -> None:
     settings = {"encoder": "words", "batch_size": 8, "weight_decay": 0.0, "learning_rate": 1e-2, **SMALL[system]}
     assert not check_model(lambda: make_model(system, epochs=1, **settings), learns=False)
     for case in CASES.values():
-        it_learns(lambda: make_model(system, epochs=24, **settings), case)
+        it_learns(fit_case(lambda: make_model(system, epochs=24, **settings), case), case)
 
 
 def test_a_level_begins_with_what_the_level_above_has_learned() -> None:

@@ -21,13 +21,14 @@ import torch
 from sklearn.base import clone
 
 from tests.helpers import Run, WordVectors, load_model, make_model, registered, tiny_bert
+from tests.neural.forked_fits import fit_in_process
 from treelabel import Dataset, TreelabelError
 from treelabel.core.strings import Strings
 from treelabel.encoders.backbone import layers_of
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.files import Files
 from treelabel.encoders.tokens import Tokens
-from treelabel.models.check import CASES, HARD_TEXTS, check_model, it_learns
+from treelabel.models.check import CASES, HARD_TEXTS, check_model, fit_case, it_learns
 from treelabel.models.model_inputs import training_of
 from treelabel.neural.backbones import freeze, learned_tokenizer, small_bert
 from treelabel.neural.featurizers import FrozenFeaturizer
@@ -115,7 +116,7 @@ def test_every_loss_learns_in_every_mode(mode: str, loss: str, folder: Path) -> 
     # The logarithm of the win takes its time.
     epochs = 30 if loss == "win_log" else 12
     for kind in KINDS[loss]:
-        it_learns(lambda: made(mode, folder, loss=loss, epochs=epochs), CASES[kind])
+        it_learns(fit_case(lambda: made(mode, folder, loss=loss, epochs=epochs), CASES[kind]), CASES[kind])
 
 
 @pytest.mark.parametrize("loss", [name for name in LOSSES if len(KINDS[name]) < 4])
@@ -267,27 +268,6 @@ def test_parts_and_saved_memory_change_nothing(settings: dict[str, Any], folder:
     assert not alike(plain, shorter)
 
 
-CODE = """
-import sys
-import torch
-torch.set_num_threads(1)
-from treelabel.models import make_model
-from treelabel.models.check import CASES
-case = CASES["leaf"]
-settings = dict(encoder=sys.argv[1], train="all", epochs=4, learning_rate=5e-3, batch_size=8, seed=1)
-settings["dropout"] = float(sys.argv[2])
-more = dict(checkpoint_dir=sys.argv[4], checkpoint_seconds=0.0) if len(sys.argv) > 4 else {}
-model = make_model("neural", **settings, **more)
-callback = lambda step, values: print("step", step, flush=True)
-model.set_params(callbacks=(callback,)).fit(case.texts, case.labels, hierarchy=case.hierarchy)
-import os
-import pickle
-import shutil
-if os.environ.get("RANK", "0") == "0":
-    model.save(sys.argv[3])
-"""
-
-
 def command(*arguments: Any, processes: int = 1) -> list[str]:
     run = [sys.executable] if processes == 1 else [sys.executable, "-m", "torch.distributed.run"]
     if processes > 1:
@@ -311,24 +291,12 @@ def test_two_processes_learn_what_one_does(folder: Path, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_goes_on_to_the_same_weights(folder: Path, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(CODE)
-    whole = command(script, folder, 0.1, tmp_path / "whole")
-    subprocess.run(whole, check=True, capture_output=True, timeout=300)
-    broken = command(script, folder, 0.1, tmp_path / "broken", tmp_path / "checkpoints")
-    begins = []
+    training = {"epochs": 4, "learning_rate": 5e-3, "batch_size": 8, "dropout": 0.1, "seed": 1}
+    settings = {"encoder": str(folder), "train": "all", **training}
+    fit_in_process("neural", settings, tmp_path / "whole")
+    settings |= {"checkpoint_dir": str(tmp_path / "checkpoints"), "checkpoint_seconds": 0.0}
     # Killed after its fourth step, then in its last epoch, each time while the next step is under way.
-    for kill_after in (4, 25, None):
-        process = subprocess.Popen(broken, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        steps = [int(process.stdout.readline().split()[1])]
-        while kill_after is not None and steps[-1] < kill_after:
-            steps.append(int(process.stdout.readline().split()[1]))
-        begins.append(steps[0])
-        if kill_after is not None:
-            process.send_signal(signal.SIGKILL)
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == (0 if kill_after is None else -signal.SIGKILL), errors
+    begins = [fit_in_process("neural", settings, tmp_path / "broken", kill_after=step)[0] for step in (4, 25, None)]
     assert begins[0] == 1 < begins[1] < begins[2]
     assert same(load_model(tmp_path / "whole"), load_model(tmp_path / "broken"))
 

@@ -3,9 +3,6 @@
 import hashlib
 import json
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -18,11 +15,12 @@ from safetensors.torch import load_file, save_file
 from sklearn.base import clone
 
 from tests.helpers import Run, WordVectors, registered, tiny_bert
+from tests.neural.forked_fits import fit_in_process
 from treelabel import MODELS, Dataset, TreelabelError, load_model, make_model
 from treelabel.encoders.cached_encoder import CachedEncoder
 from treelabel.encoders.registry import find_encoder
 from treelabel.encoders.token_states import StateEncoder
-from treelabel.models.check import CASES, HARD_TEXTS, check_model, it_learns
+from treelabel.models.check import CASES, HARD_TEXTS, check_model, fit_case, it_learns
 from treelabel.neural.network import Network
 
 LEAF = CASES["leaf"]
@@ -95,7 +93,7 @@ def test_every_system_stands_the_battery(mode: str, system: str, folder: Path) -
 @pytest.mark.slow
 def test_every_system_learns(mode: str, system: str, folder: Path) -> None:
     for kind in ("leaf", "many"):
-        it_learns(lambda: made(system, mode, folder, epochs=24), CASES[kind])
+        it_learns(fit_case(lambda: made(system, mode, folder, epochs=24), CASES[kind]), CASES[kind])
 
 
 @pytest.mark.parametrize(("mode", "system"), systems_in(*MODES))
@@ -113,25 +111,12 @@ def test_a_saved_system_scores_as_before(mode: str, system: str, folder: Path, t
 
 # Resuming
 
-CODE = """
-import sys
-import torch
-torch.set_num_threads(1)
-from treelabel.models import make_model
-from treelabel.models.check import CASES
-case = CASES["leaf"]
-system, encoder, mode, output, *checkpoints = sys.argv[1:]
-tree = dict(max_flat_labels=3, cluster_size=2, top_clusters=2)
-small = {"hbgl": dict(global_steps=5), "light_xml": tree, "attention_xml": dict(**tree, lstm_size=8, mlp_size=8)}
-own = small.get(system, {})
-settings = dict(encoder=encoder, mode=mode, epochs=2, learning_rate=5e-3, batch_size=8, dropout=0.1, seed=1, **own)
-more = dict(checkpoint_dir=checkpoints[0], checkpoint_seconds=0.0) if checkpoints else {}
-model = make_model(system, **settings, **more)
-callback = lambda step, values: print("step", step, flush=True)
-# Enough for documents to be held out, and for learning from all of them afterwards.
-model.set_params(callbacks=(callback,)).fit(3 * case.texts, 3 * case.labels, hierarchy=case.hierarchy)
-model.save(output)
-"""
+TREE = {"max_flat_labels": 3, "cluster_size": 2, "top_clusters": 2}
+SMALL: dict[str, dict[str, Any]] = {
+    "hbgl": {"global_steps": 5},
+    "light_xml": TREE,
+    "attention_xml": {**TREE, "lstm_size": 8, "mlp_size": 8},
+}
 
 
 @pytest.mark.parametrize(
@@ -152,23 +137,15 @@ model.save(output)
 )
 @pytest.mark.slow
 def test_a_run_that_is_killed_goes_on_to_the_same_weights(system: str, mode: str, folder: Path, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(CODE)
-    whole = [sys.executable, script, system, folder, mode, tmp_path / "whole"]
-    subprocess.run(list(map(str, whole)), check=True, capture_output=True, timeout=300)
-    broken = list(map(str, [*whole[:-1], tmp_path / "broken", tmp_path / "checkpoints"]))
+    training = {"epochs": 2, "learning_rate": 5e-3, "batch_size": 8, "dropout": 0.1, "seed": 1}
+    settings = {"encoder": str(folder), "mode": mode, **training, **SMALL.get(system, {})}
+    # Enough for documents to be held out, and for learning from all of them afterwards.
+    fit_in_process(system, settings, tmp_path / "whole", repeats=3)
+    settings |= {"checkpoint_dir": str(tmp_path / "checkpoints"), "checkpoint_seconds": 0.0}
     # Killed in its second epoch, while the next step is under way.
-    for kill_after in (20, None):
-        process = subprocess.Popen(broken, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        step = int(process.stdout.readline().split()[1])
-        assert step == 1 if kill_after else step > 15
-        while kill_after is not None and step < kill_after:
-            step = int(process.stdout.readline().split()[1])
-        if kill_after is not None:
-            process.send_signal(signal.SIGKILL)
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == (0 if kill_after is None else -signal.SIGKILL), errors
+    killed = fit_in_process(system, settings, tmp_path / "broken", repeats=3, kill_after=20)
+    assert killed[0] == 1
+    assert fit_in_process(system, settings, tmp_path / "broken", repeats=3)[0] > 15
     one, other = (load_file(weights_of(tmp_path / name)) for name in ("whole", "broken"))
     assert one.keys() == other.keys()
     assert all(torch.equal(value, other[name]) for name, value in one.items())

@@ -319,7 +319,7 @@ def test_coverage_lies_within_its_binomial_bounds(family: ConformalSets, coverag
     limits, (groups, count) = family.cover_limits(scores, truth), family.groups_of(scores)
     covered: list[list[bool]] = [[] for _ in range(count)]
     for _ in range(DRAWS):
-        drawn = rng.permutation(len(limits))[: documents + 1]
+        drawn = rng.choice(len(limits), documents + 1, replace=False)
         valid, new = drawn[:-1], drawn[-1]
         t = conformal_quantile(limits[valid[groups[valid] == groups[new]]], coverage)
         covered[groups[new]].append(bool(limits[new] <= t))

@@ -118,6 +118,11 @@ class Outputs:
     better: Sets
     worse: Sets
 
+    @property
+    def predicted(self) -> tuple[Sets, Sets]:
+        """Both outputs, the better one first."""
+        return self.better, self.worse
+
 
 def check_metric(
     metric: str | MetricFunction, higher_is_better: bool = True, tries: int = 600, seed: int = 0
@@ -147,35 +152,35 @@ def check_metric(
     """
     if not isinstance(tries, int) or tries < len(SIZES):
         raise TreelabelError(f"tries = {tries}, expected at least {len(SIZES)}")
-    name, value = _value_function(metric, higher_is_better)
+    name, values = _values_function(metric, higher_is_better)
     checks = []
     for property_name, (meaning, draw) in PROPERTIES.items():
-        found = {strength: _search(value, draw, strength, tries, seed) for strength in STRENGTHS}
+        found = {strength: _search(values, draw, strength, tries, seed) for strength in STRENGTHS}
         example = next((example for _, example in found.values() if example is not None), None)
         checks.append(PropertyCheck(property_name, meaning, found["plain"][0], found["literal"][0], example))
     return MetricCheck(name, tries, tuple(checks))
 
 
-def _value_function(metric: str | MetricFunction, higher_is_better: bool) -> tuple[str, "OutputValue"]:
-    """Return the name of a metric, and the value of an output by it, higher being better."""
+def _values_function(metric: str | MetricFunction, higher_is_better: bool) -> tuple[str, "OutputValues"]:
+    """Return the name of a metric, and the values of both outputs by it, higher being better."""
     if not isinstance(metric, str):
         if not callable(metric):
             raise TreelabelError(f"expected the name of a metric or a function, found {metric!r}")
-        function, sign = metric, 1 if higher_is_better else -1
-        name = getattr(metric, "__name__", "metric")
-        return name, lambda outputs, predicted: sign * _call(function, name, outputs, predicted)
+        function, sign, name = metric, 1 if higher_is_better else -1, getattr(metric, "__name__", "metric")
+        return name, lambda outputs: [sign * _call(function, name, outputs, each) for each in outputs.predicted]
     row = find_metric(metric)
     if "decisions" not in row.needs:
         raise TreelabelError(f"{row.name} is a metric of scores; the properties are those of metrics of decisions")
 
-    def value(outputs: Outputs, predicted: Sets) -> float:
+    def values(outputs: Outputs) -> list[float]:
         h = outputs.hierarchy
-        truth, decisions = (encode(h, _sorted_sets(sets)) for sets in (outputs.truth, predicted))
-        result = row.compute(Batch(make_context(h, None, None, truth), truth, decisions))
-        number = result["mean"] if isinstance(result, dict) else result
-        return number if row.higher_is_better else -number
+        truth, *predicted = (encode(h, _sorted_sets(sets)) for sets in (outputs.truth, *outputs.predicted))
+        context = make_context(h, None, None, truth)
+        results = [row.compute(Batch(context, truth, decisions)) for decisions in predicted]
+        numbers = [result["mean"] if isinstance(result, dict) else result for result in results]
+        return numbers if row.higher_is_better else [-number for number in numbers]
 
-    return row.name, value
+    return row.name, values
 
 
 def _call(metric: MetricFunction, name: str, outputs: "Outputs", predicted: Sets) -> float:
@@ -197,11 +202,11 @@ def _sorted_sets(sets: Sets) -> list[list[str]]:
     return [sorted(labels) for labels in sets]
 
 
-OutputValue = Callable[[Outputs, Sets], float]
+OutputValues = Callable[[Outputs], list[float]]
 
 
 def _search(
-    value: OutputValue, draw: "Draw", strength: Strength, tries: int, seed: int
+    values: OutputValues, draw: "Draw", strength: Strength, tries: int, seed: int
 ) -> tuple[bool | None, CounterExample | None]:
     """Look for the smallest situation that speaks against a property: whether there is none, and what it is."""
     rng = np.random.default_rng(seed)
@@ -210,7 +215,7 @@ def _search(
         for _ in range(tries // len(SIZES)):
             outputs = draw(rng, strength, size)
             try:
-                better, worse = value(outputs, outputs.better), value(outputs, outputs.worse)
+                better, worse = values(outputs)
             except TreelabelError as error:
                 if "compares single labels" not in str(error):
                     raise

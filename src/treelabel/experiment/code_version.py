@@ -6,7 +6,7 @@ A run is repeated when one of them changes. Comments, docstrings and layout do n
 import ast
 import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -66,18 +66,35 @@ def source_hash(source: str) -> str:
     >>> source_hash("x = 1  # one") == source_hash("x  =  1"), source_hash("x = 1") == source_hash("x = 2")
     (True, False)
     """
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _has_docstring(
-            body
-        ):
-            node.body = node.body[1:]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+    parts: list[str] = []
+    _collect(ast.parse(source), parts.append)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _has_docstring(body: object) -> bool:
-    if not isinstance(body, list) or not body or not isinstance(body[0], ast.Expr):
+def _collect(node: ast.AST, add: Callable[[str], None]) -> None:
+    """Pass on a text for each node, its fields and where it ends: in one walk, as every run hashes some 200 modules."""
+    add(type(node).__name__)
+    for name in node._fields:
+        value = getattr(node, name, None)
+        # Whether a name is read or written follows from where it is.
+        if value is None or name == "ctx":
+            continue
+        add(name)
+        if isinstance(value, ast.AST):
+            _collect(value, add)
+        elif isinstance(value, list):
+            for each in value[1:] if name == "body" and _has_docstring(node) else value:
+                if isinstance(each, ast.AST):
+                    _collect(each, add)
+                else:
+                    add(repr(each))
+        else:
+            add(repr(value))
+    add("")
+
+
+def _has_docstring(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         return False
-    value = body[0].value
-    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+    first = node.body[0] if node.body else None
+    return isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)

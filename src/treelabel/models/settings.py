@@ -7,6 +7,8 @@ models; other limits are written where they belong, as `Annotated[int, Between(1
 import inspect
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self, cast, get_type_hints
 
 import numpy as np
@@ -38,11 +40,17 @@ Buckets = Annotated[int, Between(1, MOST_FEATURES)]
 PowerOfTwoBuckets = Annotated[int, PowerOfTwo(2, 1 << 30)]
 
 
-def _parameters(maker: Any) -> dict[str, tuple[Any, Any]]:
+def _parameters(maker: Any) -> Mapping[str, tuple[Any, Any]]:
     """Return the type hint and the default of each parameter of a maker."""
-    hints = get_type_hints(maker.__init__, include_extras=True)
-    named = list(inspect.signature(maker.__init__).parameters.items())[1:]
-    return {name: (hints.get(name, Any), each.default) for name, each in named}
+    return _read_parameters(maker.__init__)
+
+
+@cache
+def _read_parameters(function: Any) -> Mapping[str, tuple[Any, Any]]:
+    hints = get_type_hints(function, include_extras=True)
+    named = list(inspect.signature(function).parameters.items())[1:]
+    # Callers share it.
+    return MappingProxyType({name: (hints.get(name, Any), each.default) for name, each in named})
 
 
 def not_fitted(message: str) -> TreelabelError:
