@@ -12,6 +12,7 @@ probabilities of the leaves that at least five calibration documents have. Cost:
 which 50 scores each are stored, and 10,000 documents dense.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -195,11 +196,14 @@ def cost() -> list[Claim]:
 
 def main() -> int:
     """Measure all."""
-    if sys.argv[1:2] == ["splits"]:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("python", nargs="?", help="Python of an environment with the peers; or splits")
+    parser.add_argument("sets", nargs="*", help="which sets are split (default: all)")
+    options = parser.parse_args()
+    if options.python == "splits":
         title = "fit(coverage=...), over 40 splits: kept apart, and out of fold (mean ± standard error)"
-        return 0 if report(title, splits(sys.argv[2:])) else 1
-    h, found = real()
-    python = sys.argv[1] if len(sys.argv) > 1 else None
+        return 0 if report(title, splits(options.sets)) else 1
+    (h, found), python = real(), options.python
     kept = [
         report(f"Simulated: the share of {DRAWS:,} new documents that is covered; promised {COVERAGE:g}", covering()),
         report("The embedded sample, 1,000 documents calibrate", on_real(found)),
