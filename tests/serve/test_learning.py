@@ -61,13 +61,14 @@ def test_a_model_that_grows_learns_is_promoted_and_rolled_back(serve: Client, to
 def test_other_models_learn_from_training_data_and_journal_and_must_pass(serve: Client, topics: Path) -> None:
     train = topics.with_name("train.jsonl")
     client = serve(learn=True, train=train, evaluation=train)
+    assert "painting" not in labels(client, "topics", "quark violin")
     correct(client, "topics")
     job = learn(client, "topics")
     assert job["status"] == "done", job
     assert job["passed"] is True
     assert job["evaluation"]["documents"] == 80
     assert client.post("/v1/models/topics/promote", json={"version": job["version"]}).status_code == 200
-    assert labels(client, "topics", "quark violin") == ["painting"]
+    assert "painting" in labels(client, "topics", "quark violin")
     # The same version again was compared with another one than is current now.
     assert client.post("/v1/models/topics/promote", json={"version": job["version"]}).status_code == 409
 

@@ -148,7 +148,7 @@ class Prototype(GrowingModel):
         some = held[np.arange(min(most, len(held)))]
         return self._choose(partial(_cosines, self._vectors(some.texts), self.means_), some)
 
-    def _relearn(self, train: Training, encoder: CachedEncoder, before: int) -> Self:
+    def _relearn(self, train: Training, encoder: CachedEncoder) -> Self:
         """Return prototypes of other documents by another encoder, with the strengths and calibration of this model."""
         made = copy(self)
         made.encoder, made.encoder_ = encoder.encoder, encoder

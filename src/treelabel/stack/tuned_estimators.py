@@ -158,7 +158,7 @@ class TuningRun:
         assert self.encoder is not None
         train, cached = self.tuner.train, CachedEncoder(self.encoder)
         if before < len(train):
-            self.estimators = [each._relearn(train, cached, before) for each in self.estimators]
+            self.estimators = [each._relearn(train, cached) for each in self.estimators]
         # From here on vectors are those of the whole transformer.
         self.encoder.by_states = None
         return self.estimators, self.encoder
