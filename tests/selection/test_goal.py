@@ -155,6 +155,8 @@ def test_a_goal_is_saved_and_kept(sample: Dataset, tmp_path) -> None:  # type: i
 def test_unknown_and_unsuitable_metrics_are_refused_before_learning(sample: Dataset) -> None:
     with pytest.raises(TreelabelError, match=r"optimize: unknown metric 'micro_f2'; did you mean micro_f1"):
         tl.fit(sample, optimize="micro_f2")
+    with pytest.raises(TreelabelError, match=r"optimize: set_coverage says what sets .* fit --coverage 0\.9"):
+        tl.fit(sample, optimize="set_coverage")
     with pytest.raises(
         TreelabelError, match=r"leaf_accuracy compares single labels, but 1 of 3 documents have several"
     ):

@@ -16,7 +16,6 @@ from treelabel.core.validation import Between, validate
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.labelled_texts import stop_nodes
 from treelabel.hierarchy.moves import Moves
-from treelabel.metrics.registry import find_metric
 from treelabel.models.label_forms import LabelForm
 from treelabel.models.model_inputs import (
     reading_of,
@@ -33,7 +32,7 @@ from treelabel.selection.evidence import (
     TuningTrial,
     irregular_documents,
 )
-from treelabel.selection.goal import require_suitable
+from treelabel.selection.goal import find_goal, require_suitable
 from treelabel.selection.guarantee import set_apart
 from treelabel.selection.rule_choice import cover_by_evidence, decide_by_evidence, documents_to_judge
 from treelabel.selection.training import MOST_SCORES, TOP_OF_MANY
@@ -185,7 +184,7 @@ class Model(Predictor):
         super().check_values(settings, where)
         if settings.get("optimize") is not None:
             try:
-                find_metric(settings["optimize"])
+                find_goal(settings["optimize"])
             except TreelabelError as error:
                 raise TreelabelError(f"{where}optimize: {error}") from None
 

@@ -290,7 +290,9 @@ class Evidence(JsonRecord):
             f"{why[has_values or trial.loss == least] if trial.chosen else ''}"
             for trial in self.trials
         )
-        return f"tried ({self.metric if has_values else 'log loss'} of a sample): {tried}"
+        # A rule with a promise replaced the one that was chosen for the metric.
+        what = (self.metric or "the metric asked for") if has_values else "log loss"
+        return f"tried ({what} of a sample): {tried}"
 
 
 def _with_half(value: float, half: float) -> str:

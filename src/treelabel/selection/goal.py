@@ -27,8 +27,21 @@ FITTED_THRESHOLD = "threshold(t=fitted)"
 CANDIDATES = ("best_leaf", "threshold@0.5", "optimal:hf1", "optimal:samples_f1", FITTED_COUNTS)
 # Thresholds to choose from; between two of them no metric differs beyond noise. Ties go to what is near a half.
 THRESHOLDS = tuple(sorted((step / 20 for step in range(1, 20)), key=lambda t: (abs(t - 0.5), t)))
+# Metrics that nothing can be chosen for.
+OF_PROMISES = frozenset({"set_coverage", "set_size", "set_nodes", "set_depth"})
 # Parts of the documents that are left out in turn, to tell how far a metric of all documents varies.
 BLOCKS = 50
+
+
+def find_goal(name: str) -> Metric:
+    """Return the metric of a name, if anything can be chosen for it."""
+    metric = find_metric(name)
+    if metric.name in OF_PROMISES:
+        raise TreelabelError(
+            f"{name} says what sets with a guarantee are like, and predicting nothing may be best for it; expected a "
+            "metric such as hf1, or a coverage: fit --coverage 0.9 (coverage=0.9)"
+        )
+    return metric
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +80,12 @@ class Goal:
         -------
         Goal
         """
+        metric = find_goal(name)
         if labels is None:
-            return cls(find_metric(name), Context(hierarchy))
+            return cls(metric, Context(hierarchy))
         closed = np.bincount(hierarchy.closure(labels).indices, minlength=len(hierarchy))
         exclusive = np.bincount(labels.indices, minlength=len(hierarchy))
-        return cls(find_metric(name), Context(hierarchy, closed, exclusive, labels.shape[0]))
+        return cls(metric, Context(hierarchy, closed, exclusive, labels.shape[0]))
 
     @property
     def sign(self) -> float:
