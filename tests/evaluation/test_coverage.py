@@ -42,7 +42,7 @@ def test_values_of_the_answered_are_those_of_an_evaluation_of_them_alone(result:
 
 def test_the_table_says_what_abstaining_costs(result: Result) -> None:
     assert str(result).splitlines()[-4:] == [
-        "Coverage: of 4 documents, 75.0% got a label and 25.0% a leaf.",
+        "Labelled: of 4 documents, 75.0% got a label and 25.0% a leaf.",
         "What abstaining costs   hp      hr      hf1",
         "  all documents         0.6250  0.5000  0.5417",
         "  those with a label    0.8333  0.6667  0.7222",
@@ -55,13 +55,13 @@ def test_the_table_says_what_abstaining_costs(result: Result) -> None:
 
 def test_where_every_document_got_a_label_nothing_is_said_of_abstaining() -> None:
     inside = evaluate([["F"], ["F"]], [["C"], ["F"]], hierarchy=TREE, metrics=["hf1"])
-    assert inside.notes == ["Coverage: of 2 documents, 100.0% got a label and 50.0% a leaf."]
+    assert inside.notes == ["Labelled: of 2 documents, 100.0% got a label and 50.0% a leaf."]
     assert evaluate([["F"]], [["D"]], hierarchy=TREE, metrics=["hf1"]).notes == []
 
 
 def test_where_no_document_got_a_label_there_is_nothing_to_compare() -> None:
     nothing = evaluate([["F"], ["E"]], [[], []], hierarchy=TREE, metrics=["hf1"])
-    assert nothing.notes == ["Coverage: of 2 documents, 0.0% got a label and 0.0% a leaf."]
+    assert nothing.notes == ["Labelled: of 2 documents, 0.0% got a label and 0.0% a leaf."]
     assert json.loads(nothing.to_json())["coverage"]["answered"] == {"hp": None, "hr": None, "hf1": None}
 
 
@@ -107,7 +107,7 @@ def test_the_command_prints_it(tmp_path: Path, run: Run) -> None:
     for name, rows in (("truth", TRUTH), ("found", FOUND)):
         put(tmp_path, f"{name}.jsonl", "".join(json.dumps({"labels": labels}) + "\n" for labels in rows))
     ended = run("evaluate", tmp_path / "truth.jsonl", tmp_path / "found.jsonl")
-    assert "Coverage: of 4 documents, 75.0% got a label and 25.0% a leaf." in ended.out.splitlines()
+    assert "Labelled: of 4 documents, 75.0% got a label and 25.0% a leaf." in ended.out.splitlines()
 
 
 @examples(100)

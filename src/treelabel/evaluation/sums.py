@@ -237,7 +237,7 @@ class Coverage:
         """Return lines for people, none where every document got a leaf."""
         if self.with_leaf == self.documents:
             return []
-        lines = [f"Coverage: of {self.documents:,} documents, {self.label:.1%} got a label and {self.leaf:.1%} a leaf."]
+        lines = [f"Labelled: of {self.documents:,} documents, {self.label:.1%} got a label and {self.leaf:.1%} a leaf."]
         if self.sums is not None and 0 < self.with_label < self.documents:
             lines.append(f"{'What abstaining costs':<24}" + "".join(f"{name:<8}" for name in JUDGED).rstrip())
             for what, values in (
