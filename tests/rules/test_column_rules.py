@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 
 from treelabel import Dataset, Hierarchy, Scores, TreelabelError, TunedRule, decide, evaluate, tune
+from treelabel.evaluation.document_slices import rows_by_value
 from treelabel.rules.conformal import ConformalSets
 from treelabel.rules.risk_bounds import EVERYTHING
 from treelabel.rules.set_calibration import calibrate_by_value
@@ -205,3 +206,10 @@ def test_coverage_of_each_value_lies_within_its_binomial_bounds(documents: int) 
     for covered in outcomes.values():
         # One of 10,000 draws of an exact coverage has fewer.
         assert sum(covered) >= scipy.stats.binom.ppf(1e-4, DRAWS, 0.9)
+
+
+def test_a_list_is_one_value_wherever_columns_are_read() -> None:
+    values = [["en", "fr"], None, "", "en", 7]
+    names = column_values({"language": values}, "language", len(values))
+    assert names == ["en, fr", "(missing)", "(missing)", "en", "7"]
+    assert sorted(rows_by_value(values)) == sorted(set(names))

@@ -21,7 +21,7 @@ from treelabel.evaluation.statistics import Interval
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix
 from treelabel.metrics.batch import closed_sets
-from treelabel.rules.tuned_rule import MISSING
+from treelabel.rules.tuned_rule import value_name
 
 # Parts with a corrected p below this are marked.
 MARK_LEVEL = 0.05
@@ -65,7 +65,7 @@ class SliceTable:
         shown = self.rows[:MOST_SHOWN]
         width = max([len(self.by), *(len(row.name) for row in shown)])
         lines = [f"{self.by:<{width}}  documents  {self.metric}, and the difference to all others, worst first"]
-        lines += [f"{row.name:<{width}}  {row.documents:>9,}  {_told(row)}".rstrip() for row in shown]
+        lines += [f"{row.name:<{width}}  {row.documents:>9,}  {_describe_row(row)}".rstrip() for row in shown]
         more = len(self.rows) - len(shown)
         notes = [f"... and {more:,} better parts (--json has all)."] if more else []
         tested = sum(not np.isnan(row.p_value) for row in self.rows)
@@ -91,7 +91,7 @@ class SliceTable:
         return {"metric": self.metric, "by": self.by, "rows": rows, "left_out": self.few, "note": self.note}
 
 
-def _told(row: SliceRow) -> str:
+def _describe_row(row: SliceRow) -> str:
     """Write the value of a part, its interval, and its difference to the others, if there are any."""
     if np.isnan(row.interval.value):
         return "(no value: no document counts)"
@@ -106,16 +106,10 @@ def rows_by_value(values: Sequence[Any]) -> dict[str, LongArray]:
     >>> {name: rows.tolist() for name, rows in rows_by_value(["en", "fr", None, ["en", "fr"], "en"]).items()}
     {'(missing)': [2], 'en': [0, 4], 'en, fr': [3], 'fr': [1]}
     """
-    kinds, codes = np.unique(np.array([_name(value) for value in values], object), return_inverse=True)
+    kinds, codes = np.unique(np.array(list(map(value_name, values)), object), return_inverse=True)
     order = np.argsort(codes, kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(codes, minlength=len(kinds)))[:-1]) if len(kinds) else []
     return {str(kind): rows for kind, rows in zip(kinds, parts, strict=True)}
-
-
-def _name(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(_name, value)) or MISSING
-    return MISSING if value is None or value != value or value == "" else str(value)
 
 
 def rows_by_label(hierarchy: Hierarchy, labels: LabelMatrix, depth: int | None = None) -> dict[str, LongArray]:

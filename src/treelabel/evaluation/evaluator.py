@@ -85,7 +85,7 @@ def evaluate(
     true = label_sets(truth, h, "truth")
     closed = closed_sets(h, true)
     decisions, scores = in_order(truth, decisions, "decisions"), in_order(truth, scores, "scores")
-    decisions = decided_by_column(rule, truth, decisions, scores)
+    decisions = decide_by_column(rule, truth, decisions, scores)
     counts = _counts_under(h, train_frequencies, scores)
     context = make_context(h, counts, train_documents, true, closed)
     context = replace(context, propensity=propensity, bin_edges=bin_edges)
@@ -95,7 +95,7 @@ def evaluate(
     return replace(evaluator.result(), groups=getattr(truth, "groups", None), level_names=names)
 
 
-def decided_by_column(rule: str | TunedRule | None, truth: Any, decisions: Any, scores: Scores | None) -> Any:
+def decide_by_column(rule: str | TunedRule | None, truth: Any, decisions: Any, scores: Scores | None) -> Any:
     """Decide by a rule that goes by a column of the true documents, where nothing is decided; else change nothing."""
     if decisions is not None or scores is None or rule is None or column_of(rule) is None:
         return decisions
@@ -221,7 +221,7 @@ class Evaluator:
             As for `evaluate`.
         """
         decisions, scores = in_order(truth, decisions, "decisions"), in_order(truth, scores, "scores")
-        self.add_batch(self.batch(truth, decided_by_column(self.rule, truth, decisions, scores), scores))
+        self.add_batch(self.batch(truth, decide_by_column(self.rule, truth, decisions, scores), scores))
 
     def add_batch(self, batch: Batch) -> None:
         """Judge documents that `batch` made."""

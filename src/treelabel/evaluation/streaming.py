@@ -15,7 +15,7 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import DoubleArray, LongArray
 from treelabel.evaluation.alignment import Answered, rows_by_id
 from treelabel.evaluation.error_analysis import LabelTable, WrongDocuments
-from treelabel.evaluation.evaluator import Evaluator, decided_by_column
+from treelabel.evaluation.evaluator import Evaluator, decide_by_column
 from treelabel.evaluation.result import Result
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_numbers
@@ -343,7 +343,7 @@ def _batch(judge: Evaluator, true: Any, system: Any, with_decisions: bool) -> tu
     if isinstance(system, Answered):
         batch = judge.batch(true.labels, system.decisions, system.scores)
     else:
-        decisions = decided_by_column(judge.rule, true, None, system)
+        decisions = decide_by_column(judge.rule, true, None, system)
         if decisions is None and with_decisions:
             decisions = judge.decide(system, true.labels)
         batch = judge.batch(true.labels, decisions, system)

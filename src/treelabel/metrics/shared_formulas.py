@@ -106,6 +106,10 @@ def with_mean(parts: dict[str, float]) -> dict[str, float]:
     return {"mean": float(np.mean(known)) if known else float("nan"), **parts}
 
 
+# A 95% interval has this many standard errors on either side.
+STANDARD_ERRORS = 1.96
+
+
 def least_share(tries: int, level: float = 0.95) -> float:
     """Return the least share of successes that lets all tries succeed with a chance of at least (1 - level) / 2.
 

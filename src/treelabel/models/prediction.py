@@ -19,7 +19,7 @@ from treelabel.models.sklearn import Classifier, mean_of
 from treelabel.models.streaming import blank_texts, decide_texts, decided_batches
 from treelabel.models.true_labels import TrueLabels, judged_labels, true_labels
 from treelabel.rules.decisions import Decisions, TunedRule
-from treelabel.rules.tuned_rule import column_of, loaded_rule
+from treelabel.rules.tuned_rule import column_of, load_rule
 from treelabel.scores.score_matrix import Scores
 from treelabel.text.tfidf import Tfidf
 
@@ -252,7 +252,7 @@ class Predictor(Classifier):
         return tfidf
 
     def _decide(self, texts: Any, scores: Scores, rule: str | TunedRule | None, columns: Any = None) -> Decisions:
-        asked = self.default_rule if rule is None else loaded_rule(rule)
+        asked = self.default_rule if rule is None else load_rule(rule)
         return decide_texts(scores, blank_texts(texts), asked, by=columns if column_of(asked) is not None else None)
 
     def _require_texts(self, has_texts: bool) -> None:

@@ -11,7 +11,7 @@ from treelabel.core.strings import Strings
 from treelabel.core.types import BoolArray
 from treelabel.models.model_inputs import texts_of
 from treelabel.rules.decisions import Decisions, TunedRule, decide, decides_on_all
-from treelabel.rules.tuned_rule import column_of, loaded_rule
+from treelabel.rules.tuned_rule import column_of, load_rule
 from treelabel.scores.score_matrix import Scores
 
 # Texts of a batch at most, and where there are so many nodes that models keep the largest scores only.
@@ -99,7 +99,7 @@ def decided_batches(
     if not hasattr(model, "hierarchy_"):
         # For what it says then.
         model.score([])
-    asked = model.default_rule if rule is None else loaded_rule(rule)
+    asked = model.default_rule if rule is None else load_rule(rule)
     if decides_on_all(asked, model.hierarchy_, **settings):
         yield from _decided_together(model, batches, asked, settings)
         return

@@ -30,6 +30,7 @@ from treelabel.core.errors import TreelabelError
 from treelabel.core.types import DoubleArray
 from treelabel.evaluation.statistics import Interval
 from treelabel.hierarchy.hierarchy import Hierarchy
+from treelabel.metrics.shared_formulas import STANDARD_ERRORS
 from treelabel.models.profile import Mean, Profile, confidence_of
 from treelabel.scores.score_matrix import Scores
 
@@ -37,8 +38,6 @@ from treelabel.scores.score_matrix import Scores
 RESAMPLES = 200
 FEWEST_RESAMPLES = 20
 MOST_SUMS = 1 << 25
-# A 95% interval has this many standard errors on either side.
-STANDARD_ERRORS = 1.96
 LEVEL = 0.95
 # So few texts do not show themselves how much chance there is in them.
 FEW_TEXTS = 30

@@ -14,10 +14,10 @@ from treelabel.evaluation.statistics import Interval, binomial_interval
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.metrics.batch import Batch
 from treelabel.metrics.sets import set_coverage, set_depth, set_nodes, set_size
+from treelabel.metrics.shared_formulas import STANDARD_ERRORS
 from treelabel.report.systems import ReportSystem
+from treelabel.rules.registry import RULES
 
-# A 95% interval has this many standard errors on either side.
-STANDARD_ERRORS = 1.96
 # Parts of one kind that are shown: those with the most documents.
 MOST_PARTS = 12
 # What is measured of a document, by the metric that risk_control controls.
@@ -57,8 +57,14 @@ class GuaranteedSets:
 
 
 def is_covering(rule: str) -> bool:
-    """Return whether the sets of a rule cover a true label, the empty one being the root."""
-    return rule.startswith("conformal")
+    """Return whether the sets of a rule, as a result names it, cover a true label, the empty one being the root."""
+    return _guarantee_of(rule) == "coverage"
+
+
+def _guarantee_of(rule: str) -> str | None:
+    # Long lists of limits are not written out, so that the whole could not be read.
+    name = re.split(r"[@(]", rule, maxsplit=1)[0]
+    return RULES[name].guarantee if name in RULES else None
 
 
 def guaranteed_sets(
@@ -77,9 +83,9 @@ def guaranteed_sets(
     -------
     GuaranteedSets or None
     """
-    covers = is_covering(system.rule)
-    if not covers and not system.rule.startswith("risk_control"):
+    if _guarantee_of(system.rule) is None:
         return None
+    covers = is_covering(system.rule)
     found = re.search(r"(?:coverage=|at_least=|@)([\d.eE+-]+)", system.rule)
     sets = system.hierarchy.most_specific(system.decisions)
     batch = Batch(system.result.context, system.truth, system.decisions)

@@ -98,7 +98,7 @@ def conformal(
     return family.predict(scores, family.limits_of(scores, t))
 
 
-def checked_limits(t: float | Sequence[float] | ScoreArray) -> DoubleArray:
+def as_limits(t: float | Sequence[float] | ScoreArray) -> DoubleArray:
     """Return limits as an array, refusing what is no number of at least 0."""
     listed = np.asarray(t, np.float64)
     if not (listed >= 0).all():
@@ -199,7 +199,7 @@ class ConformalSets:
 
     def limits_of(self, scores: Scores, t: float | Sequence[float] | ScoreArray) -> DoubleArray:
         """Return the limit of each document: its group's t."""
-        listed = checked_limits(t)
+        listed = as_limits(t)
         if listed.ndim == 0 and self.group is None:
             return np.full(len(scores), float(listed))
         groups, count = self.groups_of(scores)

@@ -16,11 +16,9 @@ from treelabel.hierarchy.similarity import information_content
 from treelabel.hierarchy.union import join_hierarchies, nodes_in
 from treelabel.rules.registry import COMMON, Rule, RuleSpec, find_rule
 from treelabel.rules.tuned_rule import TunedRule as TunedRule
-from treelabel.rules.tuned_rule import loaded_rule
+from treelabel.rules.tuned_rule import load_rule
 from treelabel.scores.score_matrix import Scores
 
-# Rules whose limits are those of a promise.
-PROMISING = ("conformal", "risk_control")
 # Documents that notebooks show.
 FIRST_SHOWN = 10
 
@@ -156,7 +154,7 @@ def decide(
     """
     if not isinstance(scores, Scores):
         raise TreelabelError(f"expected Scores(hierarchy, matrix) to decide on, found {type(scores).__name__}")
-    loaded = loaded_rule(rule)
+    loaded = load_rule(rule)
     asked = _resolve_rule(loaded, scores.hierarchy, settings)
     rule_settings = {name: value for name, value in asked.settings.items() if name not in COMMON}
     if isinstance(loaded, TunedRule) and loaded.by is not None:
@@ -193,7 +191,7 @@ def decides_on_all(rule: str | TunedRule, hierarchy: Hierarchy, **settings: Any)
     >>> decides_on_all("best_leaf", h), decides_on_all("optimal:macro_f1", h)
     (False, True)
     """
-    return _resolve_rule(loaded_rule(rule), hierarchy, settings).rule.of_all
+    return _resolve_rule(load_rule(rule), hierarchy, settings).rule.of_all
 
 
 def _resolve_rule(rule: Any, hierarchy: Hierarchy, settings: dict[str, Any]) -> RuleSpec:
@@ -202,7 +200,7 @@ def _resolve_rule(rule: Any, hierarchy: Hierarchy, settings: dict[str, Any]) -> 
         hierarchy.require_same(rule.fingerprint, f"the tuned rule {rule.rule}")
         # What is promised holds for the settings that it was calibrated with.
         other = next((name for name in settings if name not in COMMON), None)
-        if other is not None and rule.rule in PROMISING:
+        if other is not None and find_rule(rule.rule).rule.guarantee is not None:
             raise TreelabelError(
                 f"the tuned rule {rule.rule} is used as it was tuned, but {other} was given beside it; expected closed "
                 "and unknown alone"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -47,6 +47,8 @@ class Rule:
     `choose` takes scores and settings, the keyword arguments of the function; `main` is the one that may stand behind
     "@". `best_for` is the metric that it is optimal for, `is_exact` whether no set has a higher expected value under
     what it `assumes` of the truth. A rule `of_all` documents decides on one by the scores of the others, too.
+    `guarantee` is what its limits are calibrated for: that its nodes cover a true label, the empty set being the root
+    ("coverage"), or a "share" of the labels of a document.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Rule:
     is_exact: bool | None = None
     assumes: str = ""
     of_all: bool = False
+    guarantee: Literal["coverage", "share"] | None = None
 
     @cached_property
     def _parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -127,6 +130,8 @@ def _setting_text(value: Any) -> str:
 # What top labels lack of 1 is the probability that nothing is true.
 _PATH, _PATH_OR_NONE = "one true path", "one true path, or none: what top labels lack of 1"
 _ANY, _COINS, _COUNTS = "any truth", "independent labels", "many documents"
+_TOP_DOWN = "the best child of each node from the root on, until a score is below stop"
+_BACK_OFF = "the first node from the best leaf upwards with a score of at least t; see tune"
 _CONFORMAL = "the deepest nodes that cover the true label with a given probability; see tune"
 _CONTROL = "nodes above a threshold that keeps a given recall or precision; see tune"
 _PER_LEVEL = "the node with the largest score at each depth, on one path or not"
@@ -152,24 +157,14 @@ _ROWS = (
     # One path
     Rule("best_leaf", "the leaf with the largest score", single_path.best_leaf),
     Rule("best_per_level", _PER_LEVEL, single_path.best_per_level),
-    Rule(
-        "top_down",
-        "the best child of each node from the root on, until a score is below stop",
-        single_path.top_down,
-        "stop",
-    ),
+    Rule("top_down", _TOP_DOWN, single_path.top_down, "stop"),
     Rule("beam", "the best leaf reached top down, keeping the best nodes of each level", single_path.beam, "width"),
     Rule("majority", "the deepest node with a score above 1/2", single_path.majority),
     Rule("plurality", "the deepest node likelier than all that exclude it", single_path.plurality),
-    Rule(
-        "back_off",
-        "the first node from the best leaf upwards with a score of at least t; see tune",
-        back_off.back_off,
-        "t",
-    ),
+    Rule("back_off", _BACK_OFF, back_off.back_off, "t"),
     # With a guarantee
-    Rule("conformal", _CONFORMAL, conformal.conformal, "coverage"),
-    Rule("risk_control", _CONTROL, risk_control.risk_control, "at_least"),
+    Rule("conformal", _CONFORMAL, conformal.conformal, "coverage", guarantee="coverage"),
+    Rule("risk_control", _CONTROL, risk_control.risk_control, "at_least", guarantee="share"),
     # Optimal for a metric of single documents
     _best("hamming", threshold.hamming, "scores above 1/2", _ANY),
     # In a tree the edges between two paths are the nodes that only one has, as for Hamming loss.

@@ -16,7 +16,7 @@ from treelabel.core.json_text import read_json
 from treelabel.core.strings import describe_value
 from treelabel.core.types import DoubleArray
 from treelabel.core.validation import JsonRecord, validate
-from treelabel.rules.conformal import checked_limits
+from treelabel.rules.conformal import as_limits
 from treelabel.rules.risk_bounds import EVERYTHING
 
 KIND = "treelabel tuned rule"
@@ -96,7 +96,7 @@ class TunedRule(JsonRecord):
         assert self.by is not None
         self.require_limits()
         names = column_values(columns, self.by, documents)
-        limit_of = dict(zip(self.values, checked_limits(self.settings["t"]).tolist(), strict=True))
+        limit_of = dict(zip(self.values, as_limits(self.settings["t"]).tolist(), strict=True))
         unseen = sorted({name for name in names if name not in limit_of})
         if unseen:
             warnings.warn(
@@ -111,14 +111,14 @@ def _is_file(rule: Any) -> bool:
     return isinstance(rule, str) and rule.endswith(".json")
 
 
-def loaded_rule(rule: Any) -> Any:
+def load_rule(rule: Any) -> Any:
     """Load a rule that is a file; return others as they are."""
     return TunedRule.load(Path(rule)) if _is_file(rule) else rule
 
 
 def column_of(rule: str | TunedRule | None) -> str | None:
     """Return the column of the data that a tuned rule, or a file with one, goes by; None for all other rules."""
-    return loaded_rule(rule).by if isinstance(rule, TunedRule) or _is_file(rule) else None
+    return load_rule(rule).by if isinstance(rule, TunedRule) or _is_file(rule) else None
 
 
 def column_values(columns: Any, name: str, documents: int) -> list[str]:
@@ -159,4 +159,15 @@ def column_values(columns: Any, name: str, documents: int) -> list[str]:
     values = known.to_pylist() if hasattr(known, "to_pylist") else list(known)
     if len(values) != documents:
         raise TreelabelError(f"{len(values):,} values of {name} for {documents:,} documents; expected one for each")
-    return [MISSING if each is None or each != each or each == "" else str(each) for each in values]
+    return list(map(value_name, values))
+
+
+def value_name(value: Any) -> str:
+    """Name a value of a column: missing ones alike, and a list as a whole.
+
+    >>> value_name(2001), value_name(None), value_name(["en", "fr"])
+    ('2001', '(missing)', 'en, fr')
+    """
+    if isinstance(value, list):
+        return ", ".join(map(value_name, value)) or MISSING
+    return MISSING if value is None or value != value or value == "" else str(value)

@@ -10,10 +10,10 @@ from treelabel.core.validation import AnyFloat, Between, JsonRecord, Share
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.hierarchy.labelled_texts import Regime, regime_of, usual_regime
-from treelabel.metrics.shared_formulas import least_share
+from treelabel.metrics.shared_formulas import STANDARD_ERRORS, least_share
 from treelabel.rules.registry import describe_rule
 from treelabel.scores.score_matrix import Scores
-from treelabel.selection.guarantee import STANDARD_ERRORS, Guarantee
+from treelabel.selection.guarantee import Guarantee
 from treelabel.selection.training import Training
 
 # With fewer held-out documents nothing is concluded from them.

@@ -22,6 +22,7 @@ from treelabel.core.validation import Between, JsonRecord, Share
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.hierarchy.labelled_texts import usual_regime
+from treelabel.metrics.shared_formulas import STANDARD_ERRORS
 from treelabel.rules.conformal import ConformalSets
 from treelabel.rules.risk_bounds import FOLDS, assign_folds, require_share
 from treelabel.rules.risk_control import RiskControl
@@ -34,8 +35,6 @@ USUAL_CALIBRATED: Final = (200, 1000)
 FEWEST_CALIBRATED: Final = 30
 # Their shares of the training documents: where these are many, and at most where they are few.
 SHARE_OF_MANY, SHARE_OF_FEW = 0.1, 0.2
-# A 95% interval has this many standard errors on either side.
-STANDARD_ERRORS = 1.96
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,6 @@ from treelabel.rules.registry import RuleSpec, find_rule
 from treelabel.serve.model_store import ServedModel
 from treelabel.serve.schemas import PredictSettings, SetAnswer
 
-# Rules whose sets cover a true label, so that the empty one stands for the root.
-COVERING = ("conformal",)
-
 
 def load_rules(files: Sequence[Path]) -> dict[str, TunedRule]:
     """Load rules that `tune` wrote, by the names of their files.
@@ -119,7 +116,7 @@ def promise_of(served: ServedModel, settings: PredictSettings) -> str | None:
     str or None
     """
     spec = rule_of(served, settings)
-    if settings.known or (settings.unknown and spec.rule.name not in COVERING):
+    if settings.known or (settings.unknown and spec.rule.guarantee != "coverage"):
         return None
     if settings.rule is not None and settings.rule in served.rules:
         promise = served.rules[settings.rule].measured.get("promise")
@@ -146,7 +143,7 @@ def set_answers(decisions: Decisions, rule: RuleSpec) -> list[SetAnswer] | None:
     list of SetAnswer, or None
         One per document.
     """
-    if rule.rule.name not in COVERING:
+    if rule.rule.guarantee != "coverage":
         return None
     h, ends = decisions.hierarchy, decisions.most_specific
     sizes, leaves = (ends.indptr[1:] - ends.indptr[:-1]).tolist(), h.count_leaves(ends).tolist()

@@ -215,7 +215,9 @@ class Linear(Model):
         choice = choose_features(train, shapes, heads, features_of, score, self.seed, self.optimize)
         self.trials_ = choice.trials
         features = self._fit_features(train, every, choice.shape, encoder)
-        rows = replace(rows, features=features, new=self.featurizer_.held_rows(features, folds, self.min_df))
+        # A validation set was not learned from, and its rows are those of new documents already.
+        new = self.featurizer_.held_rows(features, folds, self.min_df) if train.valid is None else None
+        rows = replace(rows, features=features, new=new)
         job = replace(job, rows=rows, flat=True)
         self.head_, p, flat = fit_head(choice.head, job)
         return HeldOut.of(p, every[rows.held], flat)
