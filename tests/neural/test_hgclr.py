@@ -17,15 +17,8 @@ from treelabel.neural.backbones import WIDTH, small_bert, with_lora, without_lor
 from treelabel.neural.losses.base import Loss
 from treelabel.neural.network import LinearOutputs, Network, NetworkSpec
 from treelabel.neural.objective import Objective
-from treelabel.neural.systems.hgclr import (
-    Hgclr,
-    HgclrNetwork,
-    LabelPaths,
-    PathBias,
-    nt_xent,
-    scoring_network,
-    straight_through,
-)
+from treelabel.neural.systems.hgclr import Hgclr, HgclrNetwork, nt_xent, scoring_network, straight_through
+from treelabel.neural.systems.hgclr_labels import LabelPaths, PathBias
 
 TREE = Hierarchy.from_paths(["A > B > C", "A > D", "E"])
 DIAMOND = Hierarchy.from_edges([("A", "B"), ("A", "C"), ("B", "D"), ("C", "D"), ("D", "E"), ("A", "E")])

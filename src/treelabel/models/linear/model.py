@@ -24,6 +24,7 @@ from treelabel.hierarchy.labelled_texts import stop_nodes, usual_regime
 from treelabel.hierarchy.moves import Moves
 from treelabel.models.base import Model, Training
 from treelabel.models.linear.descent import TrainingRows
+from treelabel.models.linear.explanation import PathStep, explain_step, weigh_terms
 from treelabel.models.linear.heads import (
     MOST_GROWTH,
     FittedHead,
@@ -43,7 +44,6 @@ from treelabel.scores.score_matrix import Scores
 from treelabel.selection.evidence import HeldOut, SettingTrial
 from treelabel.selection.feature_choice import AUTO, choose_features, shape_of
 from treelabel.selection.training import validation_folds
-from treelabel.text.ngram_names import named_ngrams
 from treelabel.text.ngrams import NgramShape
 from treelabel.text.tfidf import Occurrences, Tfidf
 
@@ -67,16 +67,6 @@ SHARED = ("min_df", "n_features", "encoder", "encoder_weight", "validation_fract
 
 class HandoverWarning(UserWarning):
     """One output per label would take too long, so that another model learns."""
-
-
-@dataclass(frozen=True)
-class PathStep:
-    """One step of a path: its label and probability, and its n-grams that support and oppose it, with their shares."""
-
-    label: str
-    p: float
-    supporting_terms: list[tuple[str, float]]
-    opposing_terms: list[tuple[str, float]]
 
 
 class LinearValues(TypedDict):
@@ -401,24 +391,9 @@ class Linear(Model):
             best = decide(scores, "best_leaf").csr.indices
         else:
             best = h.closure(label_matrix([0, 1], [node], len(h))).indices
-        row = self.featurizer_.rows(Strings.of([text]))
-        values = dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))
-        buckets = named_ngrams(text, tfidf.shape)
-        columns = {name: tfidf.column_of(bucket) for name, bucket in buckets.items()}
-        terms = {name: (column, values[column]) for name, column in columns.items() if column >= 0}
+        terms = weigh_terms(text, tfidf, self.featurizer_.rows(Strings.of([text])))
         dense = scores.dense()[0]
-        return [self._step(each, float(dense[each]), terms, most) for each in best.tolist()]
-
-    def _step(self, node: int, p: float, terms: dict[str, tuple[int, float]], most: int) -> PathStep:
-        output = self.head_.outputs.output(node)
-        if output < 0:
-            return PathStep(self.hierarchy_.names[node], p, [], [])
-        weights = self.head_.weights.sparse[:, [output]].toarray().ravel()
-        shares = {name: value * float(weights[column]) for name, (column, value) in terms.items()}
-        ranked = sorted(((value, name) for name, value in shares.items() if value), reverse=True)
-        supporting = [(name, value) for value, name in ranked[:most] if value > 0]
-        opposing = [(name, value) for value, name in reversed(ranked[-most:]) if value < 0]
-        return PathStep(self.hierarchy_.names[node], p, supporting, opposing)
+        return [explain_step(self.head_, each, float(dense[each]), terms, most) for each in best.tolist()]
 
     # Saving
 
