@@ -60,6 +60,13 @@ def test_evaluate_prints_the_usual_metrics_as_a_table(folder: Path, run: Run) ->
     assert "hf1                0.5417" in ended.out
 
 
+def test_the_next_command_judges_by_the_same_rule_and_can_be_pasted(folder: Path, run: Run) -> None:
+    scores_of(None).save(folder / "the scores.npz")
+    ended = run("evaluate", folder / "truth.jsonl", folder / "the scores.npz", "--rule", "top_k(k=2)")
+    expected = f"--predictions '{folder / 'the scores.npz'}' --rule 'top_k(k=2)' -o report.html\n"
+    assert ended.err.endswith(expected), ended.err
+
+
 def test_evaluate_prints_json_with_the_same_values(folder: Path, run: Run) -> None:
     stored = run("evaluate", folder / "truth.jsonl", folder / "found.jsonl", "--json").json
     assert stored["documents"] == 4

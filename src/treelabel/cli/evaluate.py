@@ -1,6 +1,7 @@
 """The command evaluate: judge predictions or scores, by metrics, by label, and document by document."""
 
 import json as jsonlib
+import shlex
 from functools import partial
 from math import isnan
 from pathlib import Path
@@ -159,9 +160,10 @@ def evaluate(
         judged = _judge_shards(where, truth, predictions, output, read, train, rule, require_signature, asked)
     if judged is not None:
         written = _write_tables(judged, by_label_output, errors)
-        systems = f"{truth} {predictions}" if is_model_folder(truth) else f"--truth {truth} --predictions {predictions}"
+        systems = (truth, predictions) if is_model_folder(truth) else ("--truth", truth, "--predictions", predictions)
+        words = ["treelabel", "report", *map(str, systems), *([] if rule is None else ["--rule", rule])]
         # What came from a pipe is gone.
-        report = "" if STANDARD in (truth, predictions) else f"treelabel report {systems} -o report.html"
+        report = "" if STANDARD in (truth, predictions) else shlex.join([*words, "-o", "report.html"])
         _print_judged(judged, further, intervals, by_label, written, json, report)
 
 
