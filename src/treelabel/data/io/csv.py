@@ -37,6 +37,8 @@ from treelabel.data.io.format import (
 )
 
 BLOCK = 1 << 20
+# A longer row is left to the csv module, as a block that grows until it has all of a row is held several times.
+LONGEST_ROW = 1 << 23
 QUOTE, RETURN, NEWLINE = b'"\r\n'
 MARK = "\ufeff".encode()
 DELIMITERS = (",", ";", "\t", "|")
@@ -84,7 +86,7 @@ def _regular_parts(
     """Yield blocks as tables; return the bytes of the first irregular one and the number of its first line, if any."""
     unread, is_last = b"", False
     convert: arrow_csv.ConvertOptions | None = None
-    longest = options.limits.line or np.iinfo(np.int64).max
+    longest = min(options.limits.line or LONGEST_ROW, LONGEST_ROW)
     # What a pipe has is read without waiting for more.
     read = cast("BufferedReader", stream).read1 if path == STANDARD else stream.read
     while not is_last:
@@ -163,9 +165,12 @@ def _conversion(columns: list[str], options: ReadOptions) -> arrow_csv.ConvertOp
 
 def _table(data: bytes, block: Block, header: CsvHeader, convert: arrow_csv.ConvertOptions) -> pa.Table | None:
     """Make a table of the whole rows of a block; None where pyarrow sees other rows, or refuses them."""
+    # A copy of Arrow's own: a thread of Arrow that releases bytes of Python while Python ends aborts the process.
+    rows = pa.BufferOutputStream()
+    rows.write(memoryview(data)[: block.end])
     try:
         table = arrow_csv.read_csv(
-            pa.BufferReader(pa.py_buffer(data).slice(0, block.end)),
+            pa.BufferReader(rows.getvalue()),
             arrow_csv.ReadOptions(column_names=header.columns, block_size=min(max(BLOCK, 2 * block.end), 2**31 - 1)),
             arrow_csv.ParseOptions(delimiter=header.delimiter, newlines_in_values=True),
             convert,
