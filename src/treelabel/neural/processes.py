@@ -4,6 +4,8 @@ Clocks differ between processes, and so do measured times, files of other machin
 process that went on, or went another way, would wait forever for the others' gradients.
 """
 
+import atexit
+from functools import cache
 from typing import TypeVar
 
 import torch
@@ -22,7 +24,20 @@ def new_accelerator(has_unused: bool) -> Accelerator:
     With `has_unused`, every step looks for parameters that have no gradient, which would be waited for otherwise.
     """
     unused = DistributedDataParallelKwargs(find_unused_parameters=has_unused)
-    return Accelerator(cpu=not torch.cuda.is_available(), kwargs_handlers=[unused])
+    accelerator = Accelerator(cpu=not torch.cuda.is_available(), kwargs_handlers=[unused])
+    if accelerator.num_processes > 1:
+        _leave_at_exit()
+    return accelerator
+
+
+@cache
+def _leave_at_exit() -> None:
+    """Leave the group of processes before Python ends.
+
+    Its threads release tensors of Python, for which they wait for the interpreter. One that still waits when Python
+    ends is unwound through code that must not be: the process aborts, although all its work is done.
+    """
+    atexit.register(PartialState().destroy_process_group)
 
 
 def process_count() -> int:
