@@ -35,9 +35,9 @@ NOT_RUN = {
 }
 COMMAND = re.compile(r"^(\$ |treelabel |curl |python |import |from |\w+=\S+ |sbatch|torchrun|pip|make)", re.MULTILINE)
 
-# The README has most of what the first page has, without the report; the others start processes, or load torch.
-SLOW = ("start", "experiments", "neural")
-CASES = [pytest.param(page, marks=[pytest.mark.slow] if page.stem in SLOW else [], id=page.stem) for page in PAGES]
+# The README has most of what the pages have.
+QUICK = ("README", "rules")
+CASES = [pytest.param(page, marks=[] if page.stem in QUICK else [pytest.mark.slow], id=page.stem) for page in PAGES]
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ TORTURE = Path(__file__).resolve().parents[1] / "benchmarks" / "torture.py"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks, and looks into /proc")
+@pytest.mark.slow
 def test_a_short_form_finds_nothing(tmp_path: Path) -> None:
     given = ["--only", "kills,writers", "--scenes", "split", "--kills", "1", "--writers", "2"]
     done = subprocess.run(

@@ -31,33 +31,29 @@ WRONG = ("tl.no_such_name", "model.no_such_attribute", "model.predict(1, rool='b
 def checker(name: str) -> list[str]:
     """Return the command of a type checker; pyright needs node, which it would download where there is none."""
     if name == "mypy":
-        # A cache of its own: that of the project has other options.
-        return [sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull]
+        # A cache of its own, as that of the project has other options.
+        return [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(ROOT / ".mypy_cache" / "of_users")]
     if shutil.which("node") is None:
         pytest.skip("pyright needs node, which is not installed")
     return [sys.executable, "-m", "pyright", "--pythonpath", sys.executable]
 
 
-def check(name: str, file: Path) -> tuple[int, str]:
-    environment = {**os.environ, "MYPYPATH": str(ROOT / "src"), "PYTHONPATH": str(ROOT / "src")}
-    command = [*checker(name), str(file)]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=file.parent, env=environment, check=False)
-    return ended.returncode, ended.stdout + ended.stderr
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mypy", "pyright"])
 def test_type_checkers_know_the_package(name: str, tmp_path: Path) -> None:
-    file = tmp_path / "used.py"
-    config = f'[tool.pyright]\\nextraPaths = ["{ROOT / "src"}"]\\n[tool.mypy]\\nignore_missing_imports = true\\n'
-    (tmp_path / "pyproject.toml").write_text(config.replace("\\n", "\n"))
-    file.write_text(RIGHT)
-    code, said = check(name, file)
-    assert code == 0, said
-    file.write_text(RIGHT + "\n".join(WRONG) + "\n")
-    code, said = check(name, file)
-    assert code == 1, said
+    config = f'[tool.pyright]\nextraPaths = ["{ROOT / "src"}"]\n[tool.mypy]\nignore_missing_imports = true\n'
+    (tmp_path / "pyproject.toml").write_text(config)
+    (tmp_path / "right.py").write_text(RIGHT)
+    (tmp_path / "wrong.py").write_text(RIGHT + "\n".join(WRONG) + "\n")
+    environment = {**os.environ, "MYPYPATH": str(ROOT / "src"), "PYTHONPATH": str(ROOT / "src")}
+    command = [*checker(name), "right.py", "wrong.py"]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    said = ended.stdout + ended.stderr
+    assert ended.returncode == 1, said
     start = RIGHT.count("\n") + 1
-    for number, line in enumerate(WRONG, start):
-        assert f"used.py:{number}:" in said, (line, said)
-    assert not any(f"used.py:{number}:" in said for number in range(1, start))
+    wrong = [f"wrong.py:{number}:" for number in range(start, start + len(WRONG))]
+    for place, line in zip(wrong, WRONG, strict=True):
+        assert place in said, (line, said)
+    # Nothing else is wrong: neither what is right, nor the package.
+    errors = [line for line in said.splitlines() if "error: " in line]
+    assert all(any(place in error for place in wrong) for error in errors), said

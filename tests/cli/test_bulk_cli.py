@@ -263,6 +263,7 @@ for arguments in {jobs!r}:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes that it forks")
 @pytest.mark.filterwarnings("default::treelabel.models.streaming.RuleOfAllWarning")
+@pytest.mark.slow
 def test_a_run_that_was_killed_is_gone_on_with_to_the_same_bytes(
     model: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -232,6 +232,7 @@ def test_a_queue_that_was_filled_in_is_not_replaced(tmp_path: Path, run: Run) ->
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.slow
 def test_a_full_device_is_one_sentence(tmp_path: Path) -> None:
     file = put(tmp_path, "in.csv", "text,label\nt,A\nu,B\n")
     program = [sys.executable, "-m", "treelabel"]
@@ -250,6 +251,7 @@ def test_a_full_device_is_one_sentence(tmp_path: Path) -> None:
         assert "is not an ordinary file" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_working_folder_that_is_gone_is_one_sentence(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()

@@ -577,6 +577,7 @@ def test_what_the_machine_does_is_told_in_one_line(
     assert run("inspect", pets) == (code, "", f"treelabel: {message}\n")
 
 
+@pytest.mark.slow
 def test_skipped_rows_are_counted(tmp_path: Path) -> None:
     file, target = tmp_path / "ragged.csv", tmp_path / "out.jsonl"
     file.write_text("text,category\nwoof,dog\nragged\nmeow,cat\na,b,c\n")
@@ -652,6 +653,7 @@ def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]") 
 
 @linux_only
 @pytest.mark.parametrize("phase", ["reading", "writing"])
+@pytest.mark.slow
 def test_ctrl_c_leaves_nothing_behind(phase: str, tmp_path: Path) -> None:
     source, target = tmp_path / "in.csv", tmp_path / "out.jsonl"
     source.write_text(
@@ -699,6 +701,7 @@ def test_importing_treelabel_loads_next_to_nothing() -> None:
     assert "numba" not in imported("import treelabel; treelabel.Hierarchy; treelabel.make_model('linear')", HEAVY)
 
 
+@pytest.mark.slow
 def test_nothing_loads_what_only_some_need() -> None:
     code = "import treelabel\nfor name in treelabel.__all__: getattr(treelabel, name)"
     assert imported(code, ("torch", "matplotlib", "jinja2", "ray", "networkx", "rdflib", "sklearn")) == []

@@ -103,6 +103,7 @@ def test_labels_that_training_never_saw_are_counted_and_named(folder: Path, mode
     assert exact <= 40
 
 
+@pytest.mark.slow
 def test_models_are_compared_and_reported_on_labels_that_training_never_saw(
     folder: Path, model: Path, run: Run, tmp_path: Path
 ) -> None:
@@ -193,6 +194,7 @@ def test_a_model_in_the_wrong_place_is_pointed_out(folder: Path, model: Path, ru
     assert (ended.code, "a model is a folder with a model.json" in ended.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_reports_take_models(folder: Path, model: Path, run: Run, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     page = tmp_path / "report.html"

@@ -137,6 +137,7 @@ def train(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("group", [None, "group"])
+@pytest.mark.slow
 def test_fit_reports_documents_that_were_not_learned(train: Path, run: Run, group: str | None) -> None:
     folder = train.parent
     grouped = [] if group is None else ["--group", group]

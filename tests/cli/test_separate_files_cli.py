@@ -38,6 +38,7 @@ def separate(tmp_path: Path) -> Path:
 
 
 @pytest.mark.filterwarnings("default:.*not known to the scores")
+@pytest.mark.slow
 def test_scores_of_a_model_are_judged_by_a_test_file_of_its_own(separate: Path, run: Run) -> None:
     truth, scores, train = separate / "test.csv", separate / "scores.npz", separate / "train.csv"
     asked = "--metrics", "hf1,micro_f1,macro_f1", "--rule", "best_leaf"

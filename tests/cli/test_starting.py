@@ -35,12 +35,14 @@ def test_a_command_does_not_load_pandas() -> None:
     started(["predict", "model", "texts.csv"], True)
 
 
+@pytest.mark.slow
 def test_help_loads_nothing() -> None:
     started(["--version"], False)
     started(["predict", "--help"], False)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="closes files of a POSIX shell")
+@pytest.mark.slow
 def test_closed_standard_files_are_no_crash(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("text,label\nwoof,dog\nmeow,cat\n")
     command = f"{sys.executable} -m treelabel"

@@ -59,6 +59,7 @@ def containers(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return list(spec["containers"])
 
 
+@pytest.mark.slow
 def test_pods_of_an_indexed_job_share_the_files(home: Path) -> None:
     job = load("kubernetes/indexed-job.yaml")
     assert (job["apiVersion"], job["kind"]) == ("batch/v1", "Job")
@@ -77,6 +78,7 @@ def test_pods_of_an_indexed_job_share_the_files(home: Path) -> None:
     shutil.rmtree(home / "out")
 
 
+@pytest.mark.slow
 def test_the_array_of_slurm_shares_the_files(home: Path) -> None:
     script = ["sh", str(DEPLOY / "slurm.sh"), str(home / "model"), str(home / "in" / "*.parquet"), str(home / "out")]
     for index in ("1", "2"):

@@ -113,6 +113,7 @@ shards.run_shards(planned, shards.run_here)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills processes")
+@pytest.mark.slow
 def test_a_run_that_was_killed_anywhere_is_gone_on_with_to_the_same_bytes(
     model: Path, inputs: Path, tmp_path: Path
 ) -> None:

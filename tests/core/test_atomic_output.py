@@ -6,11 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.helpers import Run
+from tests.helpers import Ended, Run
 from tests.models.test_models import SETS
 from treelabel import Dataset, Hierarchy, TreelabelError, load_model, make_model, read, write
 from treelabel.core import atomic_output as o
@@ -172,6 +173,7 @@ DAGS = (
 
 
 @pytest.mark.parametrize("steps", range(5))
+@pytest.mark.slow
 def test_data_are_never_read_with_the_hierarchy_of_other_data(tmp_path: Path, steps: int) -> None:
     """Names alone would be found in either."""
     old, new = (Dataset.of(["t", "u"], ["x", "y"], h) for h in DAGS)
@@ -194,6 +196,7 @@ write(read(sys.argv[1]), sys.argv[2], overwrite=True)
     assert names(tmp_path) == ["d.csv", "d.taxonomy.tsv", "new.jsonl", "new.taxonomy.tsv"]
 
 
+@pytest.mark.slow
 def test_a_split_that_is_killed_leaves_no_mixture(tmp_path: Path, run: Run) -> None:
     write(SETS["leaf"], tmp_path / "all.jsonl")
     parts = tmp_path / "parts"
@@ -410,23 +413,6 @@ def test_replacing_a_model_has_to_be_asked_for(tmp_path: Path, run: Run) -> None
     assert load_model(tmp_path / "model").name == "most_frequent"
 
 
-FIT = """
-import treelabel.{module} as m
-from treelabel.cli import main
-real = m.progress_bar
-from contextlib import contextmanager
-@contextmanager
-def bar(*given, **named):
-    with real(*given, **named) as done:
-        def tell(*now):
-            os.kill(os.getpid(), signal.{signal})
-            done(*now)
-        yield tell
-m.progress_bar = bar
-sys.argv = ["treelabel", *sys.argv[1:]]
-main()
-"""
-
 LEARNERS = [
     ("linear", "models.linear.heads"),
     ("bag", "neural.bag.learner"),
@@ -435,40 +421,78 @@ LEARNERS = [
 ]
 
 
+# Fits by command lines, each in a process of its own that gets a signal when it has shown its first progress; they
+# share what all of them import. Reads where the bar is, the signal, files for output and errors, and the arguments of
+# each.
+FITS = f"""
+import contextlib, importlib, json
+from treelabel.cli import main
+modules = {{name: importlib.import_module("treelabel." + name) for name in {[module for _, module in LEARNERS]}}}
+
+def stop_by(number, module):
+    real = module.progress_bar
+    @contextlib.contextmanager
+    def bar(*given, **named):
+        with real(*given, **named) as done:
+            def tell(*now):
+                os.kill(os.getpid(), number)
+                done(*now)
+            yield tell
+    module.progress_bar = bar
+
+for line in sys.stdin:
+    module, name, files, arguments = json.loads(line)
+    if os.fork() == 0:
+        for number, file in enumerate(files, 1):
+            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        stop_by(getattr(signal, name), modules[module])
+        sys.argv[1:] = arguments
+        main()
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def fits() -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-c", f"{PRELUDE}\n{FITS}"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+
+
 @pytest.mark.parametrize(("model", "module"), LEARNERS)
 @pytest.mark.parametrize("stop", ["SIGTERM", "SIGINT"])
 @pytest.mark.slow
-def test_a_stopped_fit_never_replaces_a_model(tmp_path: Path, model: str, module: str, stop: str) -> None:
+def test_a_stopped_fit_never_replaces_a_model(
+    tmp_path: Path, fits: "subprocess.Popen[str]", model: str, module: str, stop: str
+) -> None:
     write(SETS["leaf"], tmp_path / "x.jsonl")
     make_model("most_frequent").fit(SETS["leaf"]).save(tmp_path / "model")
     settings = ["--set", "estimators=['linear', 'bag']"] if model == "stack" else []
-    given = ["fit", tmp_path / "x.jsonl", "--model", model, *settings, "-o"]
-    code = FIT.format(module=module, signal=stop)
+    given = ["fit", str(tmp_path / "x.jsonl"), "--model", model, *settings, "-o"]
 
-    def fit(target: str, *more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", f"{PRELUDE}\n{code}", *map(str, given), str(tmp_path / target), *more],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+    def fit(target: str, *more: str) -> Ended:
+        files = tmp_path / "out.txt", tmp_path / "err.txt"
+        asked = module, stop, [*map(str, files)], [*given, str(tmp_path / target), *more]
+        assert fits.stdin
+        assert fits.stdout
+        print(json.dumps(asked), file=fits.stdin, flush=True)
+        return Ended(int(fits.stdout.readline()), *(file.read_text() for file in files))
 
     ended = fit("model", "--force")
-    assert ended.returncode == (143 if stop == "SIGTERM" else 130), ended.stderr
+    assert ended.code == (143 if stop == "SIGTERM" else 130), ended.err
     assert load_model(tmp_path / "model").name == "most_frequent"
     new = fit("new")
     if stop == "SIGTERM":
-        assert "terminated; every file is whole, or as it was" in new.stderr
+        assert "terminated; every file is whole, or as it was" in new.err
         assert not (tmp_path / "new").exists()
     else:
-        assert "stays as it is" in ended.stderr
-        assert new.returncode == 130, new.stderr
-        assert "nothing was written (--keep-unfinished writes the best so far)" in new.stderr
+        assert "stays as it is" in ended.err
+        assert new.code == 130, new.err
+        assert "nothing was written (--keep-unfinished writes the best so far)" in new.err
         assert not (tmp_path / "new").exists()
         asked = fit("new", "--keep-unfinished")
-        assert asked.returncode == 130, asked.stderr
-        assert "learning was stopped before its end, and the best so far was kept" in asked.stdout
+        assert asked.code == 130, asked.err
+        assert "learning was stopped before its end, and the best so far was kept" in asked.out
         assert load_model(tmp_path / "new").name == model
     assert not [name for name in names(tmp_path) if name.startswith(PREFIX)]
 

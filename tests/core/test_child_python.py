@@ -56,6 +56,7 @@ def test_the_modules_would_be_imported_without_the_option(planted: Path) -> None
     assert was_imported(planted) == ["treelabel"]
 
 
+@pytest.mark.slow
 def test_processes_that_compile_import_nothing_of_the_folder(planted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_up, "PARTS", {"calibrate": warm_up.calibrate_models})
     (process,) = warm_up.start_processes()
@@ -63,6 +64,7 @@ def test_processes_that_compile_import_nothing_of_the_folder(planted: Path, monk
     assert was_imported(planted) == []
 
 
+@pytest.mark.slow
 def test_a_study_imports_nothing_of_the_folder(planted: Path, tmp_path: Path) -> None:
     results = run_study(make_plan(read_spec(write_study(tmp_path, STUDY))), tmp_path / "results", RunOptions())
     assert [(run.status, run.reason) for run in results.runs] == [("done", "")]

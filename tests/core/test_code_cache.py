@@ -102,6 +102,7 @@ def test_a_program_other_than_a_command_calls_numba(tmp_path: Path) -> None:
     assert [call(tmp_path, "-c", each) for each in programs] == ["3 compiled\n", "3 stored\n", "3 cached\n"]
 
 
+@pytest.mark.slow
 def test_without_any_place_for_a_cache(tmp_path: Path) -> None:
     put(tmp_path, "tiny.py", TINY)
     put(tmp_path, "compiled", "a file")
@@ -109,6 +110,7 @@ def test_without_any_place_for_a_cache(tmp_path: Path) -> None:
     assert call(tmp_path, "-c", CALL, NUMBA_CACHE_LOCATOR_CLASSES="UserProvidedCacheLocator") == "3 compiled\n"
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_any_more(tmp_path: Path) -> None:
     put(tmp_path, "tiny.py", TINY)
     # numba has found the folder, which then becomes a file.

@@ -52,6 +52,7 @@ def start(folder: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen([sys.executable, "-c", CALL], env=environment, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_compile_each_loop_once(tmp_path: Path) -> None:
     (tmp_path / "loops.py").write_text(LOOPS)
     processes = [start(tmp_path) for _ in range(3)]

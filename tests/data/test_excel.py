@@ -332,6 +332,7 @@ def test_entities_are_refused(tmp_path: Path) -> None:
         read(file)
 
 
+@pytest.mark.slow
 def test_rows_far_below_and_cells_too_long_are_refused(tmp_path: Path) -> None:
     file = book(tmp_path / "d.xlsx", PETS)
     changed(file, SHEET, b'<row r="3">', b'<row r="99999999999">')

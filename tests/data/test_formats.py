@@ -229,6 +229,7 @@ def test_further_columns_called_like_ours_do_not_replace_the_text(tmp_path: Path
     }
 
 
+@pytest.mark.slow
 def test_more_documents_than_a_batch_come_back_in_order(tmp_path: Path) -> None:
     count = 2 * BATCH + 3
     h = Hierarchy.flat(["a", "b", "c"])

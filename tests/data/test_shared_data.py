@@ -6,6 +6,7 @@ The folder is `TREELABEL_DATA`, else `../shared/data` beside the repository; wit
 import gzip
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from treelabel import Dataset, Hierarchy, read, read_taxonomy, unfold, write
+from treelabel.data.taxonomy import skos
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("TREELABEL_DATA") or ROOT.parent / "shared" / "data")
@@ -166,6 +168,14 @@ TAXONOMIES = {
     "nyt.taxonomy": (166, 115, [4, 27, 51, 47, 17, 12, 6, 2]),
     "ykl-skos.ttl": (2406, 1785, [12, 128, 470, 867, 659, 221, 49]),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def parsed_once() -> Iterator[None]:
+    """Parse a vocabulary once, whatever language its names are asked for in."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(skos, "_read", cache(skos._read))
+        yield
 
 
 @cache

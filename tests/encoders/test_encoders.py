@@ -417,6 +417,7 @@ def test_graphs_have_fused_attention_and_are_kept(tiny: Path, monkeypatch: pytes
     assert again.graph() == encoder.graph()
 
 
+@pytest.mark.slow
 def test_layers_that_narrow_have_scales_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 

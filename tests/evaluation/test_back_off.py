@@ -121,6 +121,7 @@ def simulated(seed: int, documents: int, form: str = "tree") -> tuple[Scores, An
 
 @pytest.mark.parametrize("form", ["tree", "dag"])
 @pytest.mark.parametrize("required", [0.8, 0.9, 0.95])
+@pytest.mark.slow
 def test_what_is_promised_on_validation_documents_holds_on_many_others(form: str, required: float) -> None:
     scores, truth = simulated(1000, 20_000, form)
     ways = LeafPaths.of(scores, scores.hierarchy.closure(encode(scores.hierarchy, truth)))

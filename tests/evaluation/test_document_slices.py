@@ -73,6 +73,7 @@ def test_a_p_beyond_the_number_of_draws_is_that_of_a_normal_tail() -> None:
     assert "-1.0000*" in str(table)
 
 
+@pytest.mark.slow
 def test_holm_corrects_within_the_family_and_equal_parts_are_seldom_marked() -> None:
     marked = 0
     for seed in range(40):
@@ -165,6 +166,7 @@ def test_a_misspelt_column_is_told_before_anything_is_judged(files: Path, run: R
     assert (ended.code, "level 4: the hierarchy has levels 1 to 2" in ended.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_column_may_begin_late(tmp_path: Path, run: Run) -> None:
     rows: list[dict[str, Any]] = [
         {"id": str(number), "text": "t", "labels": ["A" if number % 3 else "B"]} for number in range(9000)

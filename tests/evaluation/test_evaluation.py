@@ -460,6 +460,7 @@ def test_any_split_merged_in_any_grouping_is_one_pass(kind: str, single: bool, d
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
 @pytest.mark.parametrize("single", [True, False], ids=["single", "multi"])
+@pytest.mark.slow
 def test_many_documents_judged_in_threads_are_one_pass_of_small_batches(
     single: bool, form: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ def is_chance(hits: int, tries: int, share: float) -> bool:
     return bool(low <= hits <= high)
 
 
+@pytest.mark.slow
 def test_equal_systems_are_found_different_as_rarely_as_the_level_says(levels: ModuleType) -> None:
     found = levels.by_documents(60, REPETITIONS, resamples=99)
     for name in ("micro_f1", "hf1", "macro_f1", "micro sign test"):
@@ -43,6 +44,7 @@ def test_equal_systems_are_found_different_as_rarely_as_the_level_says(levels: M
     assert "macro_f1" not in found.covered
 
 
+@pytest.mark.slow
 def test_macro_averages_are_covered_where_labels_have_documents(levels: ModuleType) -> None:
     found = levels.by_documents(4000, 8, resamples=50)
     for name in ("macro_f1", "difference of macro_f1"):
@@ -50,6 +52,7 @@ def test_macro_averages_are_covered_where_labels_have_documents(levels: ModuleTy
         assert is_chance(found.covered[name].hits, 8, 0.95), name
 
 
+@pytest.mark.slow
 def test_few_groups_are_no_evidence_and_have_wide_intervals(levels: ModuleType) -> None:
     found = levels.by_groups(4, REPETITIONS, resamples=99)
     for name in ("micro_f1", "hf1", "macro_f1", "micro sign test"):

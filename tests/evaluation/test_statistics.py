@@ -126,6 +126,7 @@ def test_the_interval_of_a_macro_average_is_moved_by_the_bootstraps_bias_and_hol
 
 
 @pytest.mark.parametrize(("rare", "reason"), [(12, ""), (13, "22% of the labels have fewer than 5 documents")])
+@pytest.mark.slow
 def test_averages_over_labels_with_few_documents_have_no_interval_and_say_why(rare: int, reason: str) -> None:
     result = flat_result(6, rare=rare)
     found = result.interval("macro_f1")
@@ -161,6 +162,7 @@ def test_asking_for_intervals_leaves_parts_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("groups", [3, 5, 10])
+@pytest.mark.slow
 def test_few_groups_have_intervals_of_students_t(groups: int) -> None:
     rng = np.random.default_rng(0)
     covered = 0
@@ -506,6 +508,7 @@ def test_a_comparison_shows_stars_and_goes_to_json() -> None:
     assert set(stored["bins"]) == {row.name for row in table.bins}
 
 
+@pytest.mark.slow
 def test_all_metrics_are_compared_that_apply_to_every_system() -> None:
     truth, found = systems(40)
     scores = Scores(FLAT, np.random.default_rng(0).random((40, 24)))

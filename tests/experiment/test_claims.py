@@ -51,6 +51,7 @@ def test_a_difference_and_its_interval_are_those_of_a_direct_bootstrap(tmp_path:
     )
 
 
+@pytest.mark.slow
 def test_means_over_labels_with_few_documents_vary_as_exchanged_answers_do(tmp_path: Path) -> None:
     """Labels of one document leave many resamples, and what is left varies less than the difference does."""
     make_study(tmp_path, seeds=1)
@@ -118,6 +119,7 @@ def test_all_systems_and_metrics_are_drawn_alike_whatever_their_parts() -> None:
         ),
     ],
 )
+@pytest.mark.slow
 def test_what_becomes_of_a_claim(tmp_path: Path, left: str, right: str, more: str, status: str) -> None:
     assert only(make_study(tmp_path, claim(left, right, more))).status == status
 

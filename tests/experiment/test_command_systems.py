@@ -142,6 +142,7 @@ def asleep(start: str) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("end", ["", "sys.exit('no luck')"])
+@pytest.mark.slow
 def test_what_begins_a_session_of_its_own_ends_with_the_command(parts: Splits, tmp_path: Path, end: str) -> None:
     program = (
         "import subprocess, sys\n"

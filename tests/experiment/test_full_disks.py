@@ -131,6 +131,7 @@ def test_tables_and_figures_on_a_full_disk_leave_what_was_there(
 
 
 @pytest.mark.parametrize("seal", [read_only, forbidden])
+@pytest.mark.slow
 def test_folders_that_cannot_be_changed(public: Path, run: Run, seal: object) -> None:
     assert callable(seal)
     make_study(public / "study", FIGURE, seeds=1)
@@ -168,6 +169,7 @@ def test_folders_that_cannot_be_changed(public: Path, run: Run, seal: object) ->
         (["fit", "{f}/train.csv", "-o", "{f}/m", "--report", "{f}/file/x"], "{f}/file is a file, expected a folder"),
     ],
 )
+@pytest.mark.slow
 def test_a_file_in_the_place_of_a_folder_is_called_so(
     tmp_path: Path, run: Run, arguments: list[str], told: str
 ) -> None:

@@ -73,6 +73,7 @@ def curve() -> LearningCurve:
     return learning_curve(data[np.arange(0, len(data), 4)], metric="leaf_accuracy", resamples=100, ngram_range=(1, 1))
 
 
+@pytest.mark.slow
 def test_more_documents_are_better_and_parts_are_named(curve: LearningCurve) -> None:
     values = [point.interval.value for point in curve.points]
     assert [point.documents for point in curve.points] == [219, 438, 877, 1754]
@@ -102,6 +103,7 @@ def test_what_is_no_curve_is_refused() -> None:
         learning_curve(few, shares=(1.0, 0.5))
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_curve(tmp_path: Path, run: Run) -> None:
     data = load_sample()
     write(data[np.arange(0, len(data), 20)], tmp_path / "train.csv")

@@ -10,6 +10,7 @@ from treelabel.experiment.process_tree import peak_of, run_watched
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks of other processes are Linux's")
+@pytest.mark.slow
 def test_a_command_has_its_own_peak_and_not_that_of_who_started_it() -> None:
     """The kernel's ru_maxrss of a small command would be at least the memory of the process that starts it."""
     before = np.ones(40_000_000)

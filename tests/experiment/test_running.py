@@ -47,6 +47,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return study(tmp_path_factory.mktemp("study"), keep_scores=True)
 
 
+@pytest.mark.slow
 def test_values_are_those_of_the_model_itself(done: Results) -> None:
     assert done.folder is not None
     parts = load_parts(done.spec.data["small"], done.spec.folder, 0)
@@ -62,6 +63,7 @@ def test_values_are_those_of_the_model_itself(done: Results) -> None:
     assert len(done.of("small", "frequent")) == 1
 
 
+@pytest.mark.slow
 def test_results_have_what_intervals_need_later(done: Results) -> None:
     run = only(done, "linear")
     result = done.result(run, "threshold@0.5")
@@ -82,6 +84,7 @@ def test_results_have_what_intervals_need_later(done: Results) -> None:
 @pytest.mark.parametrize(
     "damage", ["value", "value with its checksum", "cut run", "cut parts", "no parts", "other parts"]
 )
+@pytest.mark.slow
 def test_a_result_that_was_altered_is_done_again(done: Results, tmp_path: Path, damage: str) -> None:
     assert done.folder is not None
     folder = tmp_path / "copy"
@@ -116,6 +119,7 @@ def use(folder: Path) -> None:
     loaded.require_parts(only(loaded, "linear"))
 
 
+@pytest.mark.slow
 def test_scores_that_were_altered_are_not_judged(done: Results, tmp_path: Path) -> None:
     assert done.folder is not None
     folder = tmp_path / "copy"
@@ -129,6 +133,7 @@ def test_scores_that_were_altered_are_not_judged(done: Results, tmp_path: Path) 
         load_stored_scores(results)
 
 
+@pytest.mark.slow
 def test_the_index_has_a_row_for_every_value(done: Results) -> None:
     assert done.folder is not None
     table = pq.read_table(done.folder / "index.parquet")
@@ -137,6 +142,7 @@ def test_the_index_has_a_row_for_every_value(done: Results) -> None:
     assert rows[0]["value"] == only(done, "linear", 1).value("hf1")
 
 
+@pytest.mark.slow
 def test_systems_that_differ_in_their_names_alone_share_a_run(done: Results) -> None:
     assert done.folder is not None
     text = SPEC + '\n[systems.other]\nmodel = "most_frequent"\nseeds = 1\n'
@@ -154,6 +160,7 @@ def test_an_embedding_that_takes_too_much_memory_is_not_tried_again(tmp_path: Pa
     assert (run.status, run.reason) == ("memory", "over 1.0 MB")
 
 
+@pytest.mark.slow
 def test_nothing_is_done_twice(done: Results) -> None:
     assert done.folder is not None
     before = {run.key: run.finished for run in done.runs}
@@ -161,6 +168,7 @@ def test_nothing_is_done_twice(done: Results) -> None:
     assert {run.key: run.finished for run in again.runs} == before
 
 
+@pytest.mark.slow
 def test_an_exported_file_has_all_values(done: Results, tmp_path: Path) -> None:
     done.export(tmp_path / "all.json", "treelabel bench small.toml", [{"claim": "x", "value": float("nan")}])
     loaded = Results.load(tmp_path / "all.json")
@@ -261,6 +269,7 @@ def test_commands_are_judged_like_models(tmp_path: Path) -> None:
     assert only(results, "values").value("a/b") == 0.5
 
 
+@pytest.mark.slow
 def test_a_grid_is_chosen_from_on_held_out_documents_once(tmp_path: Path) -> None:
     text = SPEC.replace(
         'title = "linear"\nmodel = "linear"',
@@ -294,6 +303,7 @@ def test_a_folder_of_something_else_is_not_touched(tmp_path: Path) -> None:
     assert [each.name for each in (tmp_path / "thesis").iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_done_again(done: Results, tmp_path: Path) -> None:
     assert done.folder is not None
     plan = make_plan(done.spec)
@@ -315,6 +325,7 @@ def test_a_damaged_run_is_done_again(done: Results, tmp_path: Path) -> None:
     assert progress_of(plan, tmp_path).states[cell] == "done"
 
 
+@pytest.mark.slow
 def test_a_placeholder_for_a_part_that_is_not_there_is_told(tmp_path: Path) -> None:
     text = COMMAND.format(name="typo", program="", writes="scores", more="seeds = 1").replace("{train}", "{valid}")
     results = study(tmp_path, SPEC + text, ["typo"])

@@ -69,6 +69,7 @@ def scored(tmp_path: Path, train: Dataset, test: Dataset) -> Path:
     return tmp_path / "output"
 
 
+@pytest.mark.slow
 def test_a_peer_writes_scores_of_all_nodes_where_documents_have_one_path(tmp_path: Path) -> None:
     train, test = split(load_sample()[::10], {"train": 0.8, "test": 0.2}, seed=0).values()
     output = scored(tmp_path, train, test)

@@ -71,6 +71,7 @@ def test_the_best_and_what_differs_from_it_is_marked(tmp_path: Path) -> None:
     assert "* differs" not in " ".join(untested.notes)
 
 
+@pytest.mark.slow
 def test_marks_are_those_of_a_paired_bootstrap_with_holm(tmp_path: Path) -> None:
     results = make_study(tmp_path, seeds=1)
     for share in (0.9, 0.8, 0.7):
@@ -154,6 +155,7 @@ def test_values_of_a_program_are_rows_and_heads(tmp_path: Path) -> None:
     assert shown == {"ICM": ["96.12", "3"], "ICM, published": ["96.1", "3"], "F1": ["0.5", "1.235e+05"]}
 
 
+@pytest.mark.slow
 def test_a_spec_without_tables_has_one_for_each_data_set(tmp_path: Path) -> None:
     found = make_tables(make_study(tmp_path))
     assert [table.name for table in found] == ["one", "two"]
@@ -237,6 +239,7 @@ def test_markdown_latex_and_csv_are_escaped() -> None:
     assert (second["text"], second["published"], second["mean"]) == ("'=1±2", "1", "")
 
 
+@pytest.mark.slow
 def test_the_command_prints_tables_and_verdicts(tmp_path: Path, run: Command) -> None:
     claim = '[[claims]]\nname = "c"\ntext = "Good beats poor"\n'
     claim += 'left = {system = "good", metric = "hf1"}\nright = {system = "poor", metric = "hf1"}\n'
@@ -350,6 +353,7 @@ def test_figures_say_what_is_missing(tmp_path: Path) -> None:
     assert labels.panels[0].notes == ("an exported file has no training frequencies",)
 
 
+@pytest.mark.slow
 def test_figures_of_one_name_are_files_of_their_own(tmp_path: Path) -> None:
     figures = "".join(
         f'[[figures]]\nname = "{name}"\nkind = "metrics"\nmetrics = ["hf1"]\n'

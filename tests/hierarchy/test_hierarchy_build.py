@@ -178,6 +178,7 @@ def test_paths_written_as_text_are_stripped() -> None:
     assert Hierarchy.from_paths(["A>B"], sep=">").names == ("A", "B")
 
 
+@pytest.mark.slow
 def test_deep_input_is_read_without_recursion() -> None:
     deep = 100_000
     called = [str(node) for node in range(deep)]

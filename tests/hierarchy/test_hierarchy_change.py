@@ -477,6 +477,7 @@ def test_no_documents_and_empty_documents_pass(name: str) -> None:
         assert back.shape == (rows, 5)
 
 
+@pytest.mark.slow
 def test_a_chain_of_100_000_is_changed_without_recursion() -> None:
     deep = 100_000
     chain = Hierarchy.from_parents(range(-1, deep - 1), [str(node) for node in range(deep)])

@@ -171,6 +171,7 @@ def draw_labels(rng: random.Random) -> list[str]:
     return labels
 
 
+@pytest.mark.slow
 def test_guesses_are_those_of_the_slow_twin() -> None:
     rng = random.Random(0)
     guesses = Counter[bool]()

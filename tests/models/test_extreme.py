@@ -287,10 +287,12 @@ def test_emphasis_raises_the_scores_of_a_label() -> None:
 
 
 @pytest.mark.parametrize("name", ["extreme", "svm"])
+@pytest.mark.slow
 def test_models_pass_the_battery(name: str) -> None:
     check_model(lambda: treelabel.make_model(name))
 
 
+@pytest.mark.slow
 def test_the_hierarchy_as_label_tree_passes_the_battery() -> None:
     check_model(lambda: treelabel.make_model("extreme", tree="hierarchy", negatives="both"))
 

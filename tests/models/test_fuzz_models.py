@@ -76,6 +76,7 @@ def score_files(folder: Path, ending: str) -> list[Path]:
 
 
 @pytest.mark.parametrize(("ending", "mutate"), [(".npz", fuzz.mutate_npz), (".parquet", fuzz.mutate_parquet)])
+@pytest.mark.slow
 def test_a_score_file_is_refused_or_works(ending: str, mutate: Callable[..., str], tmp_path: Path) -> None:
     rng, refused, target = np.random.default_rng(21), 0, tmp_path / f"mutant{ending}"
     for source in score_files(tmp_path, ending) * 40:

@@ -142,6 +142,7 @@ def test_held_documents_are_scored_by_what_the_others_teach(sample: Dataset, fea
 
 
 @pytest.mark.parametrize("tau", [0.0, 1.0])
+@pytest.mark.slow
 def test_sibling_groups_reach_the_minimum_of_logistic_regression(
     sample: Dataset, features: sparse.csr_array, tau: float
 ) -> None:
@@ -267,6 +268,7 @@ def test_sigmoids_need_not_sum_to_their_parent_but_are_coherent() -> None:
     assert scores.is_coherent()
 
 
+@pytest.mark.slow
 def test_auto_takes_the_head_that_loses_less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "WORTH_A_HEAD", 1000)
     words: dict[str, Any] = {"ngram_range": (1, 1), "char_ngram_range": None}
@@ -279,6 +281,7 @@ def test_auto_takes_the_head_that_loses_less(monkeypatch: pytest.MonkeyPatch) ->
         make_model(head="node").fit(load_sample()[:50])
 
 
+@pytest.mark.slow
 def test_adjusted_logits_help_rare_siblings() -> None:
     train, test = split(load_sample(), {"train": 0.8, "test": 0.2}, seed=0).values()
     plain, adjusted = (
@@ -305,6 +308,7 @@ def test_a_validation_set_calibrates_and_is_not_learned() -> None:
     assert judged["ece"] < 0.1
 
 
+@pytest.mark.slow
 def test_of_very_many_nodes_the_likeliest_terminals_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     data = load_sample()[:1500]
     dense = make_model(prune=0).fit(data)
@@ -622,6 +626,7 @@ def test_held_out_documents_are_written_as_new_ones(min_df: int) -> None:
 
 
 @pytest.mark.parametrize(("documents", "head"), [(700, "nodes"), (700, "conditional_sigmoid"), (3_200, "nodes")])
+@pytest.mark.slow
 def test_probabilities_of_texts_with_words_of_their_own_sum_to_the_truth(documents: int, head: str) -> None:
     """Half the words of every text are in no other one: new texts have nothing like them."""
     rng = np.random.default_rng(0)

@@ -63,6 +63,7 @@ def test_path_labels_make_the_hierarchy_and_are_answered_as_paths() -> None:
 
 @pytest.mark.parametrize("scoring", ["accuracy", None])
 @pytest.mark.parametrize("as_path", [True, False])
+@pytest.mark.slow
 def test_cross_validated_accuracy_is_what_it_is_by_hand(scoring: str | None, as_path: bool) -> None:
     texts, labels = drawn()
     given = labels if as_path else [label.split(" > ")[-1] for label in labels]

@@ -161,6 +161,7 @@ def test_a_saved_memory_remembers_the_same(encoder: str | None, tmp_path: Path) 
     assert loaded.weights_ == model.weights_
 
 
+@pytest.mark.slow
 def test_memory_stays_small_with_very_many_labels() -> None:
     names = [f"label {number}" for number in range(30_000)]
     texts = [f"text of word{number % 400} and other{number % 77}" for number in range(600)]

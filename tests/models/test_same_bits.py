@@ -106,6 +106,7 @@ def test_fits_are_equal_in_one_process_and_with_any_number_of_threads(
 
 
 @pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.slow
 def test_fits_to_few_documents_are_equal_with_one_thread_and_with_three(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -209,6 +209,7 @@ TOP_2 = make_scorer(top_k_accuracy_score, response_method="predict_proba", k=2)
 @pytest.mark.parametrize(
     ("scoring", "expected"), [("neg_log_loss", 0), ("roc_auc_ovr", 1), (TOP_2, 1), (BRIER, 0)], ids=str
 )
+@pytest.mark.slow
 def test_probability_scorers_are_right_for_paths_of_uneven_depth(name: str, scoring: object, expected: float) -> None:
     texts, labels = uneven()
     for estimator in (make_model(name), make_pipeline(FunctionTransformer(), make_model(name))):
@@ -272,6 +273,7 @@ def test_scikit_learn_calibrates_models(ensemble: bool) -> None:
     assert calibrated.predict(texts).tolist() == labels.tolist()
 
 
+@pytest.mark.slow
 def test_two_classes_have_thresholds_and_roc_curves() -> None:
     # By name the second class would be the first.
     texts, labels = uneven(80, ["animal > cat", "aardvark"], noise=0.2)
@@ -307,6 +309,7 @@ BRANCHED = Hierarchy.from_paths(["A > B", "A > C", "D"])
     ],
     ids=["blanks", "blanks in paths", "names and paths", "one separator is tight", "three ways"],
 )
+@pytest.mark.slow
 def test_labels_come_back_as_they_were_written(written: list[str], hierarchy: Hierarchy | None, tmp_path: Path) -> None:
     texts, labels = uneven(60, written)
     model = make_model("linear", hierarchy=hierarchy).fit(texts, labels)

@@ -205,6 +205,7 @@ def test_logarithms_are_those_of_probabilities() -> None:
 
 
 @pytest.mark.parametrize("rule", [None, "best_leaf", "threshold@0.3"])
+@pytest.mark.slow
 def test_scorers_are_metrics_of_documents_left_out(rule: str | None) -> None:
     texts, labels = drawn()
     folds, by_hand = KFold(3), []

@@ -43,6 +43,7 @@ def assert_largest(model: Any, texts: Any, top: int) -> None:
 
 @pytest.mark.parametrize("kind", CASES)
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in NETWORKS])
+@pytest.mark.slow
 def test_the_largest_scores_of_every_model_are_those_of_all(
     name: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,6 +55,7 @@ def test_the_largest_scores_of_every_model_are_those_of_all(
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.slow
 def test_the_largest_scores_of_networks_are_those_of_all_but_for_rounding(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +69,7 @@ def test_the_largest_scores_of_networks_are_those_of_all_but_for_rounding(
 
 
 @pytest.mark.parametrize("head", HEADS)
+@pytest.mark.slow
 def test_every_head_keeps_the_largest(head: str) -> None:
     data = load_sample()[::10]
     assert_largest(make_model(head=head).fit(data), data, 5)
@@ -78,6 +81,7 @@ def test_at_least_one_score_is_kept() -> None:
         model.score(["a"], top=0)
 
 
+@pytest.mark.slow
 def test_memory_grows_with_the_scores_that_are_kept() -> None:
     names = [f"label{number}" for number in range(5_000)]
     h = Hierarchy.flat(names)

@@ -324,6 +324,7 @@ def test_steps_of_autograd_are_those_of_compiled_loops(loss: str, monkeypatch: p
     assert slow.score(LEAVES).dense() == pytest.approx(compiled.score(LEAVES).dense(), abs=1e-2)
 
 
+@pytest.mark.slow
 def test_without_torch_compiled_losses_train_and_others_say_what_to_do() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"

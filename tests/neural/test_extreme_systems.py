@@ -407,6 +407,7 @@ def test_a_deadline_leaves_a_model_whose_levels_have_all_learned(monkeypatch: py
     assert (scores > 0).any(axis=1).all()
 
 
+@pytest.mark.slow
 def test_what_follows_a_stage_that_was_cut_short_writes_no_checkpoint(tmp_path: Path) -> None:
     model = make_model(
         "attention_xml",

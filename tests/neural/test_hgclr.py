@@ -417,6 +417,7 @@ def test_it_learns_which_words_matter_and_is_worse_where_they_are_chosen_by_chan
     assert micro_f1(by_chance, test) < micro_f1(network, test) - 0.03
 
 
+@pytest.mark.slow
 def test_over_frozen_states_planted_words_are_found() -> None:
     torch.manual_seed(0)
     data, unseen = texts(160, 0), texts(320, 1)

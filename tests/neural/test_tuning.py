@@ -3,6 +3,7 @@
 import re
 import signal
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,12 @@ def encoder(folder: Path) -> Any:
 def tuned_on(train: Training, folder: Path, rows: Any = None, **settings: Any) -> TunedEncoder:
     tuner = EncoderTuner(train, encoder(folder), **settings)
     return tuner.tune(np.arange(len(train)) if rows is None else rows, StopSignal(), "all")
+
+
+@pytest.fixture(scope="module")
+def tuned(train: Training, folder: Path) -> TunedEncoder:
+    """An encoder that was tuned on all documents; a copy knows no states, so that it runs the whole transformer."""
+    return tuned_on(train, folder)
 
 
 # The loss
@@ -158,7 +165,7 @@ def test_states_below_and_layers_above_are_the_whole_encoder(folder: Path) -> No
     assert all(name.startswith("encoder.layer.2.") for name in upper.weights())
 
 
-def test_a_tuned_encoder_tells_labels_apart(train: Training, folder: Path) -> None:
+def test_a_tuned_encoder_tells_labels_apart(tuned: TunedEncoder, folder: Path) -> None:
     texts, labels = documents(80, 5)
     same = np.array(labels)[:, None] == np.array(labels)
 
@@ -167,17 +174,17 @@ def test_a_tuned_encoder_tells_labels_apart(train: Training, folder: Path) -> No
         cosines = unit @ unit.T
         return float(cosines[same & ~np.eye(len(texts), dtype=bool)].mean() - cosines[~same].mean())
 
-    tuned = tuned_on(train, folder)
     by_states = tuned.transform(texts)
     assert gap(by_states) > 3 * gap(encoder(folder).transform(texts))
-    tuned.by_states = None
-    np.testing.assert_allclose(tuned.transform(texts), by_states, atol=0.02)
+    whole = copy(tuned)
+    assert whole.by_states is None is not tuned.by_states
+    np.testing.assert_allclose(whole.transform(texts), by_states, atol=0.02)
 
 
-def test_the_same_seed_gives_the_same_bits(train: Training, folder: Path) -> None:
-    first, again, other = (tuned_on(train, folder, seed=seed) for seed in (0, 0, 1))
-    assert first.digest == again.digest != other.digest
-    assert first.fingerprint != encoder(folder).fingerprint
+def test_the_same_seed_gives_the_same_bits(tuned: TunedEncoder, train: Training, folder: Path) -> None:
+    again, other = (tuned_on(train, folder, seed=seed) for seed in (0, 1))
+    assert tuned.digest == again.digest != other.digest
+    assert tuned.fingerprint != encoder(folder).fingerprint
 
 
 def test_texts_that_are_left_out_change_nothing(train: Training, folder: Path) -> None:
@@ -188,9 +195,9 @@ def test_texts_that_are_left_out_change_nothing(train: Training, folder: Path) -
 
 
 def test_a_tuning_that_was_killed_goes_on_to_the_same_bits(
-    train: Training, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tuned: TunedEncoder, train: Training, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = tuned_on(train, folder).digest
+    expected = tuned.digest
     steps = [0]
     step = tuning._Training._step
 
@@ -223,9 +230,8 @@ def test_a_deadline_ends_tuning(train: Training, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("runtime", "error"), [("onnx", 1e-4), ("int8", 0.2)])
-def test_a_tuned_encoder_runs_as_a_graph(train: Training, folder: Path, runtime: str, error: float) -> None:
-    tuned, texts = tuned_on(train, folder), documents(9, 3)[0]
-    tuned.by_states = None
+def test_a_tuned_encoder_runs_as_a_graph(tuned: TunedEncoder, folder: Path, runtime: str, error: float) -> None:
+    tuned, texts = copy(tuned), documents(9, 3)[0]
     base: Any = find_encoder(f"{folder}(runtime={runtime}, max_length=16, pooling=mean)")
     graph = TunedEncoder(base, tuned.digest, tuned.weights)
     np.testing.assert_allclose(graph.transform(texts), tuned.transform(texts), atol=error)

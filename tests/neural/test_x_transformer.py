@@ -238,6 +238,7 @@ def test_the_largest_scores_are_those_of_all() -> None:
     np.testing.assert_allclose(whole.data, found.data, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_deadline_leaves_a_model_that_scores() -> None:
     data = topics()
     model = made(epochs=100_000, patience=100_000, label_embeddings=("pifa-tfidf", "pifa-tfidf"))

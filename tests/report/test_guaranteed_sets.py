@@ -51,6 +51,7 @@ def test_recall_and_precision_by_hand() -> None:
     assert guaranteed_sets(judged(truth, SCORES, rule="best_leaf")) is None
 
 
+@pytest.mark.slow
 def test_the_page_has_a_section_for_them(tmp_path: Path) -> None:
     data = dataset(TREE, ROWS * 6)
     values = pa.chunked_array([["web", "paper", "web", "web", "paper"] * 6])

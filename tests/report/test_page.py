@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ import pytest
 
 from tests.report.examples import DAG, SCRIPT, TREE, dataset, random_case
 from treelabel import Dataset, Hierarchy, Scores, write_report
-from treelabel.report import html
+from treelabel.report import content, html, pictures
 from treelabel.report.content import make_content
-from treelabel.report.figures import drawings
+from treelabel.report.figures import Drawing, drawings
+from treelabel.report.pictures import write_figures
 from treelabel.report.tree import script_json
 
 MOST_BYTES = 5_000_000
@@ -88,6 +90,12 @@ def check_page(page: str, seen: Seen) -> None:
     assert set(anchors) <= set(ids)
 
 
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw few resamples, as nothing here depends on how wide an interval is."""
+    monkeypatch.setattr(content, "make_content", partial(make_content, resamples=100))
+
+
 @pytest.fixture(scope="module")
 def large() -> tuple[Dataset, Scores]:
     """A hierarchy of 24,000 labels, and documents with many mistakes."""
@@ -120,6 +128,7 @@ def test_a_report_of_one_system_tells_everything(tmp_path: Path) -> None:
     assert f"{result['hf1']:.3f}" in text
 
 
+@pytest.mark.slow
 def test_a_report_of_several_systems_names_the_rule_of_each(tmp_path: Path) -> None:
     truth, scores, found = random_case(TREE, 2)
     systems = {"first": scores, "second": random_case(TREE, 3)[1], "third": found}
@@ -136,12 +145,14 @@ def test_a_report_of_several_systems_names_the_rule_of_each(tmp_path: Path) -> N
     assert seen.tree["systems"] == ["first", "second", "third"]
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_page(tmp_path: Path) -> None:
     truth, scores, _ = random_case(TREE, 4, documents=10)
     first, _ = page_of(tmp_path, truth, {"a": scores, "b": scores})
     assert page_of(tmp_path, truth, {"a": scores, "b": scores})[0] == first
 
 
+@pytest.mark.slow
 def test_texts_can_be_left_out(tmp_path: Path) -> None:
     truth, scores, _ = random_case(TREE, 5)
     secret = Dataset.of(["a secret"] * len(truth), truth.names(), TREE, ids=[f"id{row}" for row in range(len(truth))])
@@ -155,7 +166,19 @@ def test_texts_can_be_left_out(tmp_path: Path) -> None:
 # What users write
 
 
+@pytest.fixture
+def few_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write one figure of each kind to files; the names of all must do as names of files."""
+
+    def write_few(folder: Path, drawn: list[Drawing]) -> list[Path]:
+        assert all(re.fullmatch(r"[\w.-]+", each.name) for each in drawn)
+        return write_figures(folder, list({each.name.split("-")[0]: each for each in drawn}.values()))
+
+    monkeypatch.setattr(pictures, "write_figures", write_few)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_figures")
 def test_all_text_of_users_is_escaped(tmp_path: Path) -> None:
     odd = [
         SCRIPT,
@@ -207,8 +230,8 @@ def test_a_large_hierarchy_fits(tmp_path: Path, large: tuple[Dataset, Scores]) -
 @pytest.mark.slow
 def test_labels_are_left_out_where_they_would_not_fit(large: tuple[Dataset, Scores]) -> None:
     truth, scores = large
-    content = make_content(truth, {"one": scores}, resamples=2)
-    page = html.render(content, drawings(content), most_bytes=700_000)
+    made = make_content(truth, {"one": scores}, resamples=2)
+    page = html.render(made, drawings(made), most_bytes=700_000)
     assert len(page.encode()) < 700_000
     tree = Seen(page).tree
     assert tree["left_out"] == 24_000 - len(tree["names"]) > 0
@@ -217,6 +240,7 @@ def test_labels_are_left_out_where_they_would_not_fit(large: tuple[Dataset, Scor
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.slow
 def test_a_dag_with_many_labels(tmp_path: Path, seed: int) -> None:
     truth, scores, found = random_case(DAG, seed)
     check_page(*page_of(tmp_path, truth, {"scores": scores, "labels": found}, train=truth))
@@ -229,6 +253,7 @@ def test_one_document(tmp_path: Path) -> None:
     assert "1 document," in page
 
 
+@pytest.mark.slow
 def test_nothing_predicted_and_nothing_true(tmp_path: Path) -> None:
     truth = dataset(TREE, [["F"], [], ["E"]])
     page, seen = page_of(tmp_path, truth, {"nothing": [[], [], []]})
@@ -291,6 +316,7 @@ def test_a_report_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: 
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
 
 
+@pytest.mark.slow
 def test_missing_packages_are_named(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"

@@ -72,6 +72,7 @@ def test_a_result_that_counts_no_labels_has_no_depths() -> None:
     assert len(evaluate(truth, scores=scores, metrics=["hf1_auc"]).plot().axes) == 1
 
 
+@pytest.mark.slow
 def test_notebooks_get_a_picture_without_pyplot() -> None:
     code = (
         "import sys, treelabel as tl\n"
@@ -176,6 +177,7 @@ def test_wrong_frequencies_and_empty_hierarchies_are_refused() -> None:
 # Packages
 
 
+@pytest.mark.slow
 def test_without_matplotlib_the_error_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"

@@ -189,6 +189,7 @@ def test_coverage_holds_within_each_value_where_a_pooled_limit_fails() -> None:
 
 
 @pytest.mark.parametrize("documents", [50, 400])
+@pytest.mark.slow
 def test_coverage_of_each_value_lies_within_its_binomial_bounds(documents: int) -> None:
     """Draw validation documents and a new one many times, as `test_conformal` does for other groups."""
     rng = np.random.default_rng(documents)

@@ -307,6 +307,7 @@ def simulated(rng: np.random.Generator, documents: int) -> tuple[Scores, Any]:
     ],
     ids=str,
 )
+@pytest.mark.slow
 def test_coverage_lies_within_its_binomial_bounds(family: ConformalSets, coverage: float, documents: int) -> None:
     """Draw validation documents and one new one many times: each group's share of covered new ones is as promised.
 

@@ -165,6 +165,7 @@ def test_nearly_one_path_is_nearly_as_good_as_the_exact_rule_for_one(case: tuple
 
 
 @pytest.mark.parametrize("size", [6, 40, 300])
+@pytest.mark.slow
 def test_without_weights_labels_of_a_flat_hierarchy_are_independent(size: int) -> None:
     rng = np.random.default_rng(size)
     scores = Scores(Hierarchy.flat(map(str, range(size))), rng.random((30, size)) ** 3 * 0.99 + 0.004)

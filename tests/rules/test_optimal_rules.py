@@ -309,6 +309,7 @@ def large_parents(rng: np.random.Generator, size: int, kind: str) -> list[set[in
     [(kind, form) for kind in ("any", "bushy", "flat", "deep") for form in ("dense", "csr", "best 25")]
     + [("DAG", "dense"), ("DAG", "csr")],
 )
+@pytest.mark.slow
 def test_no_set_of_a_large_hierarchy_is_better(kind: str, form: str) -> None:
     rng = np.random.default_rng(len(kind))
     sizes = set()

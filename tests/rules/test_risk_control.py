@@ -157,6 +157,7 @@ def simulated(rng: np.random.Generator, documents: int) -> tuple[Scores, Any, An
 
 @pytest.mark.parametrize("documents", [50, 200])
 @pytest.mark.parametrize("at_least", [0.7, 0.9])
+@pytest.mark.slow
 def test_the_expected_recall_is_reached(documents: int, at_least: float) -> None:
     rng = np.random.default_rng(documents)
     scores, truth, _ = simulated(rng, 20_000)
@@ -172,6 +173,7 @@ def test_the_expected_recall_is_reached(documents: int, at_least: float) -> None
 
 
 @pytest.mark.parametrize("metric", ["recall", "precision", "correct"])
+@pytest.mark.slow
 def test_what_is_promised_with_a_confidence_is_rarely_missed(metric: str) -> None:
     rng = np.random.default_rng(7)
     scores, truth, _ = simulated(rng, 20_000)

@@ -154,6 +154,7 @@ def test_leaf_sums_agree_with_the_twin(case: tuple[Drawn, Floats], random: Any) 
 
 
 @pytest.mark.parametrize("wrap", [np.array, sparse.csr_array], ids=["dense", "csr"])
+@pytest.mark.slow
 def test_sums_over_very_many_leaves_do_not_drift(wrap: Callable[[Any], Any]) -> None:
     # In single precision throughout, these sum to 1.001 and are refused as no probability.
     count = 300_000

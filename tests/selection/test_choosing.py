@@ -57,6 +57,7 @@ def test_fitted_weights_are_chosen_where_labels_exclude_each_other() -> None:
     assert decide(Scores(flat, p), chosen.rule).csr.nnz < decide(Scores(flat, p), "optimal:samples_f1").csr.nnz
 
 
+@pytest.mark.slow
 def test_odd_documents_do_not_change_the_rule() -> None:
     rng = np.random.default_rng(1)
     scores, truth = one_leaf(rng, 4000)

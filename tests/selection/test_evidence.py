@@ -379,8 +379,9 @@ def test_a_flat_model_is_compared_by_the_same_rule_on_the_same_documents() -> No
 
 
 @pytest.mark.parametrize("several", [False, True])
+@pytest.mark.slow
 def test_the_flat_model_of_a_fit_is_the_head_leaves(several: bool) -> None:
-    data = load_sample()[np.arange(0, 8_000, 5)]
+    data = load_sample()[np.arange(0, 8_000, 10 if several else 5)]
     labels = [[*one, *two] for one, two in zip(data.paths(), data[::-1].paths(), strict=True)] if several else None
     train = data if labels is None else Dataset.of(list(data.texts), labels, data.hierarchy)
     settings: dict[str, Any] = {"ngram_range": (1, 1), "char_ngram_range": None}

@@ -120,6 +120,7 @@ def test_too_few_documents_leave_the_rule_that_is_optimal_for_the_metric() -> No
     assert decide_by_evidence(TREE, truth, None, metric="micro_f1") == ("best_leaf", Evidence(metric="micro_f1"))
 
 
+@pytest.mark.slow
 def test_models_say_what_they_chose_for(sample: Dataset) -> None:
     usual = tl.fit(sample, preset="fast")
     assert usual.evidence_.metric == "leaf_accuracy"
@@ -134,6 +135,7 @@ def test_models_say_what_they_chose_for(sample: Dataset) -> None:
     assert values[model.default_rule] > values["best_leaf"]
 
 
+@pytest.mark.slow
 def test_features_are_chosen_by_the_metric(sample: Dataset) -> None:
     model = tl.make_model("linear", optimize="ndcg@3", char_ngram_range=None).fit(sample)
     trials = model.evidence_.trials
@@ -142,6 +144,7 @@ def test_features_are_chosen_by_the_metric(sample: Dataset) -> None:
     assert "tried (ndcg@3 of a sample)" in repr(model)
 
 
+@pytest.mark.slow
 def test_a_goal_is_saved_and_kept(sample: Dataset, tmp_path) -> None:  # type: ignore[no-untyped-def]
     some = sample[np.arange(0, len(sample), 4)]
     model = tl.fit(some, preset="fast", optimize="micro_f1")

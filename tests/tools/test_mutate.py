@@ -37,6 +37,7 @@ def test_what_nobody_sees_is_left_alone() -> None:
     assert changes("raise ValueError(1)") == changes("a: Literal[1]") == changes("f'{1}'") == []
 
 
+@pytest.mark.slow
 def test_the_same_seed_draws_the_same_of_every_room() -> None:
     drawn = draw(5, 14, list(ROOMS))
     assert drawn == draw(5, 14, list(ROOMS))
@@ -53,6 +54,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_kills_and_all_is_as_before(copy: Path) -> None:
     file, tests = copy / FILE, copy / "tests/metrics/test_pair.py"
     loops = [file.parent / "__pycache__" / name for name in ("pair.is_larger-1.py311.nbi", "caller.first-1.0a.loop")]
@@ -69,6 +71,7 @@ def test_a_test_that_fails_kills_and_all_is_as_before(copy: Path) -> None:
     assert [loop.read_text() for loop in loops] == ["compiled"] * 2
 
 
+@pytest.mark.slow
 def test_nothing_is_tried_with_tests_that_fail_anyway(copy: Path) -> None:
     assert measure_tests("The tests", ["tests"], copy) > LIMIT_SECONDS
     (copy / FILE).write_text(FILES[FILE].replace(">", "<"))

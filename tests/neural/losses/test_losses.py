@@ -188,6 +188,7 @@ def test_the_nearest_true_node_is_above_or_across_the_root(drawn: Drawn, seed: i
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("h", [CHAIN, WIDE, WIDE_INSIDE], ids=["chain", "wide", "wide inside"])
+@pytest.mark.slow
 def test_deep_and_wide_trees(name: str, h: Hierarchy) -> None:
     cost, rng = made(name, h), np.random.default_rng(0)
     truth = np.zeros((8, len(h)), np.bool_)
