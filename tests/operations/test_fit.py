@@ -99,11 +99,11 @@ def test_the_best_preset_is_a_stack_or_says_what_is_taken_instead(monkeypatch: p
 def test_the_best_preset_learns_with_the_encoder_that_is_installed(tmp_path: Any, run: Run) -> None:
     sample = cut(load_sample(), 1)
     rows = np.random.default_rng(0).permutation(len(sample))
-    train, test = sample[rows[:150]], sample[rows[150:350]]
+    train, test = sample[rows[:90]], sample[rows[90:290]]
     write(train, tmp_path / "train.csv")
     ended = run("fit", tmp_path / "train.csv", "-o", tmp_path / "model", "--preset", "best")
     assert ended.code == 0, ended.err
-    assert "model: stack, 150 documents" in ended.out
+    assert "model: stack, 90 documents" in ended.out
     assert "encoder: minilm, the best that is installed" in ended.err
     best = load_model(tmp_path / "model")
     balanced = fit(train, preset="balanced")
