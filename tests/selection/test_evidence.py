@@ -270,7 +270,7 @@ def test_evidence_is_in_the_folder_and_in_what_fit_prints(tmp_path: Path) -> Non
     file.write_text("\n".join(rows) + "\n", encoding="utf-8")
     done = CliRunner().invoke(app, ["fit", str(file), "-o", str(tmp_path / "model")])
     assert done.exit_code == 0, done.output
-    assert "held out (300 documents, judged before they were learned): leaf accuracy 0.9" in done.output
+    assert "held out (300 documents, scored by a model that had not seen them): leaf accuracy 0.9" in done.output
     assert "tried (log loss of a sample): ngram_range=(1, 1) head=nodes" in done.output
     assert done.output.count("(chosen)") == 1
     stored = json.loads((tmp_path / "model" / "model.json").read_text())
@@ -341,7 +341,7 @@ def test_documents_without_a_label_are_not_judged() -> None:
     assert (more.evidence_.documents, more.evidence_.unlabelled) == (200, 50)
     # Where they counted as wrong, a fifth of the documents would be.
     assert more.evidence_.rules[0].exact > whole.rules[0].exact - 0.1
-    assert "(200 documents, judged before they were learned; 50 without a label were not judged)" in repr(more)
+    assert "(200 documents, scored by a model that had not seen them; 50 without a label were not judged)" in repr(more)
     assert len(more.profile_.confidences) == 200
     assert "judged)" not in whole.describe("best_leaf", "single_path")
 

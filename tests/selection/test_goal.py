@@ -98,6 +98,23 @@ def test_scores_alone_leave_the_rule_to_hf1() -> None:
     chosen = choose_rule(scores, truth, goal=Goal.of("ndcg@3", FLAT))
     assert chosen.rule == usual.rule
     assert {trial.value for trial in chosen.tried} == {evaluate(truth, scores=scores, metrics=["ndcg@3"])["ndcg@3"]}
+    rule, evidence = decide_by_evidence(FLAT, truth, HeldOut(scores, truth), metric="ndcg@3")
+    assert ", chosen for hF1, as ndcg@3 depends on no rule" in evidence.describe(rule, "multi_path")
+
+
+def test_a_flat_model_has_a_threshold_of_its_own_and_gains_add_up() -> None:
+    scores, truth = unsure_labels()
+    flat = Scores(FLAT, scores.dense() / 2)
+    rule, evidence = decide_by_evidence(FLAT, truth, HeldOut(scores, truth, None, flat), metric="micro_f1")
+    result = evidence.result_of(rule)
+    assert rule.startswith("threshold@0.")
+    assert rule != "threshold@0.5"
+    assert result is not None
+    assert evidence.flat is not None
+    assert evidence.flat.exact + evidence.flat.exact_gain == pytest.approx(result.exact)
+    assert evidence.flat.f1 + evidence.flat.f1_gain == pytest.approx(result.f1)
+    # Half the probabilities, at half the threshold or so, are the same labels.
+    assert evidence.flat.f1_gain == pytest.approx(0, abs=0.02)
 
 
 def test_rules_that_a_metric_cannot_judge_are_passed_over() -> None:

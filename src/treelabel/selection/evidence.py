@@ -5,11 +5,13 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from treelabel.core.errors import TreelabelError
 from treelabel.core.types import LongArray
 from treelabel.core.validation import AnyFloat, Between, JsonRecord, Share
 from treelabel.hierarchy.hierarchy import Hierarchy
 from treelabel.hierarchy.label_matrices import LabelMatrix, row_sizes
 from treelabel.hierarchy.labelled_texts import Regime, regime_of, usual_regime
+from treelabel.metrics.registry import find_metric
 from treelabel.metrics.shared_formulas import STANDARD_ERRORS, least_share
 from treelabel.rules.registry import describe_rule
 from treelabel.scores.score_matrix import Scores
@@ -256,7 +258,7 @@ class Evidence(JsonRecord):
             exact, f1 = self._half_intervals(result)
             without = f"; {self.unlabelled:,} without a label were not judged" if self.unlabelled else ""
             parts.append(
-                f"held out ({self.documents:,} documents, judged before they were learned{without}): "
+                f"held out ({self.documents:,} documents, scored by a model that had not seen them{without}): "
                 f"{name} {_with_half(result.exact, exact)}, hF1 {_with_half(result.f1, f1)}"
                 f"{self._describe_goal(result)}, by {describe_rule(rule)}{self._describe_choice()}"
             )
@@ -277,6 +279,8 @@ class Evidence(JsonRecord):
         """Say which metric the rule was chosen for."""
         if not self.metric:
             return ""
+        if not _depends_on_rule(self.metric):
+            return f", chosen for hF1, as {self.metric} depends on no rule"
         shown = {"leaf_accuracy": "leaf accuracy", "hf1": "hF1"}.get(self.metric, self.metric)
         return f", chosen for {shown}"
 
@@ -293,6 +297,14 @@ class Evidence(JsonRecord):
         # A rule with a promise replaced the one that was chosen for the metric.
         what = (self.metric or "the metric asked for") if has_values else "log loss"
         return f"tried ({what} of a sample): {tried}"
+
+
+def _depends_on_rule(metric: str) -> bool:
+    """Return whether a metric is of decisions, as one is taken to be that only the program that fitted knows."""
+    try:
+        return "decisions" in find_metric(metric).needs
+    except TreelabelError:
+        return True
 
 
 def _with_half(value: float, half: float) -> str:

@@ -75,20 +75,24 @@ def decide_by_evidence(
     groups = None if some.groups is None else some.groups.tolist()
     chosen = choose_rule(some.scores, some.labels, candidates, groups, goal)
     usual_labels = judge_most_frequent(hierarchy, hierarchy.closure(labels), hierarchy.closure(some.labels))
-    flat = compare_with_flat(some, chosen.rule)
+    flat = compare_with_flat(some, chosen, goal)
     evidence = Evidence(chosen.documents, chosen.tried, tuple(trials), (), usual_labels, left_out, metric=name)
     return chosen.rule, replace(evidence, flat=flat)
 
 
-def compare_with_flat(held: HeldOut, rule: str) -> FlatTrial | None:
+def compare_with_flat(held: HeldOut, chosen: "ChosenRule", goal: Goal | None = None) -> FlatTrial | None:
     """Judge a flat model by the same rule on the same documents; None without one.
+
+    A rule that is fitted to scores is fitted to those of the flat model.
 
     Parameters
     ----------
     held : HeldOut
         Held-out documents, with the scores of both.
-    rule : str
-        The rule that was chosen.
+    chosen : ChosenRule
+        The rule that was chosen on these documents.
+    goal : Goal, optional
+        The metric that it was chosen for.
 
     Returns
     -------
@@ -98,8 +102,8 @@ def compare_with_flat(held: HeldOut, rule: str) -> FlatTrial | None:
         return None
     h, calibration = held.scores.hierarchy, find_metric("ece")
     true, group = h.closure(held.labels), _group_numbers(held.groups, len(held.scores))
-    f1, exact = _judge(h, decide(held.flat, rule).csr, true)
-    own_f1, own_exact = _judge(h, decide(held.scores, rule).csr, true)
+    f1, exact = _judge(h, _decisions_by(chosen.candidate, held.flat, true, group, goal)[1], true)
+    own_f1, own_exact = _judge(h, chosen.decisions, true)
     gains = [value for gain in (own_exact - exact, own_f1 - f1) for value in (gain.mean(), standard_error(gain, group))]
     errors = (number_of(calibration.compute(Batch(Context(h), true, None, each))) for each in (held.flat, held.scores))
     exact_gain, exact_error, f1_gain, f1_error = map(float, gains)
@@ -166,13 +170,22 @@ def documents_to_judge(hierarchy: Hierarchy, labels: LabelMatrix, held: HeldOut 
     return labelled if len(labelled.scores) else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ChosenRule:
-    """The rule that was chosen, as `decide` takes it, all that were tried, and on how many documents."""
+    """The rule that was chosen, as `decide` takes it, and all that were tried.
+
+    `candidate` is the rule before it was fitted, and `decisions` what it predicted for documents it was not fitted to.
+    """
 
     rule: str
     tried: tuple[RuleTrial, ...]
-    documents: int
+    candidate: str
+    decisions: LabelMatrix
+
+    @property
+    def documents(self) -> int:
+        """How many documents it was chosen on."""
+        return int(self.decisions.shape[0])
 
 
 def choose_rule(
@@ -224,7 +237,7 @@ def choose_rule(
     rules = tuple((CANDIDATES if goal is None else goal.candidates) if candidates is None else candidates)
     if not rules:
         raise TreelabelError("no rule to choose from; expected at least one candidate")
-    tried, judged, problem = [], [], None
+    tried, judged, decided, problem = [], [], [], None
     for rule in rules:
         try:
             name, decisions = _decisions_by(rule, scores, true, group, goal)
@@ -237,11 +250,12 @@ def choose_rule(
             continue
         tried.append(trial)
         judged.append(judgement)
+        decided.append((rule, decisions))
     if not judged and problem is not None:
         raise problem
     sign = 1.0 if goal is None or not goal.is_of_decisions else goal.sign
     number = _simplest_unbeaten([sign * each.shares for each in judged], judged[0].unit)
-    return ChosenRule(tried[number].rule, tuple(tried), len(scores))
+    return ChosenRule(tried[number].rule, tuple(tried), *decided[number])
 
 
 def _try_rule(
