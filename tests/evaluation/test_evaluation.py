@@ -113,6 +113,9 @@ def test_usual_metrics_depend_on_what_is_given() -> None:
     scores = Scores(TREE, np.full((4, len(TREE)), 0.75))
     assert "hf1_auc" not in evaluate(TRUTH, DECIDED, hierarchy=TREE).values
     assert {"hf1_auc", "hf1", "micro_f1"} <= evaluate(TRUTH, scores=scores).values.keys()
+    promised = evaluate(TRUTH, scores=scores, rule="conformal(coverage=0.9, t=0.5)").values
+    assert list(promised)[:2] == ["set_coverage", "set_size"]
+    assert "set_coverage" not in evaluate(TRUTH, scores=scores, rule="threshold@0.5").values
     for metrics in (None, "all"):
         with pytest.raises(TreelabelError, match="nothing to judge: pass decisions= or scores="):
             evaluate(TRUTH, hierarchy=TREE, metrics=metrics)

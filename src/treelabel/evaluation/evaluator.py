@@ -19,7 +19,7 @@ from treelabel.metrics.batch import Batch, Context, closed_sets, label_totals
 from treelabel.metrics.metric import Metric
 from treelabel.metrics.registry import chosen_metrics, find_metric, listed_metrics, needs_decisions, require_some
 from treelabel.rules.decisions import Decisions, TunedRule, decide
-from treelabel.rules.registry import default_rule
+from treelabel.rules.registry import default_rule, guarantee_of
 from treelabel.rules.tuned_rule import column_of
 from treelabel.scores.score_matrix import Scores
 
@@ -228,7 +228,8 @@ class Evaluator:
         rows = self.rows
         if rows is None or self.metrics == "all":
             # "all" is what applies to every document so far.
-            rows = [row for row in chosen_metrics(self.metrics, batch) if rows is None or row in rows]
+            chosen = chosen_metrics(self.metrics, batch, guarantee_of(self.used_rule) == "coverage")
+            rows = [row for row in chosen if rows is None or row in rows]
         totals, document_parts, skipped = {}, {}, dict(self.skipped)
         # The largest k first: what it ranks begins with what a smaller k needs.
         for key, metric in sorted({row.key: row for row in rows}.items(), key=lambda item: -item[1].default):

@@ -365,6 +365,8 @@ DEFAULT_DECISION_METRICS = (
     "shortest_path",
 )
 DEFAULT_SCORE_METRICS = ("hf1_auc",)
+# What shows whether sets keep a promise of coverage, and at what cost.
+COVERING_METRICS = ("set_coverage", "set_size")
 
 
 def listed_metrics(names: Sequence[str] | str | None) -> list[str]:
@@ -380,7 +382,7 @@ def needs_decisions(names: Sequence[str] | str | None) -> bool:
     return not listed or any("decisions" in find_metric(name).needs for name in listed)
 
 
-def chosen_metrics(names: Sequence[str] | str | None, batch: Batch) -> list[Metric]:
+def chosen_metrics(names: Sequence[str] | str | None, batch: Batch, promises_coverage: bool = False) -> list[Metric]:
     """Find metrics by name; "all" takes every row whose needs are met, None a usual few.
 
     Parameters
@@ -389,6 +391,8 @@ def chosen_metrics(names: Sequence[str] | str | None, batch: Batch) -> list[Metr
         Names, "all" or None.
     batch
         Documents that show what is there: decisions, scores, training frequencies.
+    promises_coverage
+        Whether decisions are by a rule with a guarantee of coverage, which the usual few then begin with.
 
     Returns
     -------
@@ -398,6 +402,7 @@ def chosen_metrics(names: Sequence[str] | str | None, batch: Batch) -> list[Metr
     if names == "all":
         listed = _applicable(batch)
     elif names is None:
+        listed += COVERING_METRICS if promises_coverage and batch.input_decisions is not None else ()
         listed += DEFAULT_DECISION_METRICS if batch.input_decisions is not None else ()
         listed += DEFAULT_SCORE_METRICS if batch.input_scores is not None else ()
     if not listed:

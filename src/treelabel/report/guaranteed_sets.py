@@ -16,7 +16,7 @@ from treelabel.metrics.batch import Batch
 from treelabel.metrics.sets import set_coverage, set_depth, set_nodes, set_size
 from treelabel.metrics.shared_formulas import STANDARD_ERRORS
 from treelabel.report.systems import ReportSystem
-from treelabel.rules.registry import RULES
+from treelabel.rules.registry import guarantee_of
 
 # Parts of one kind that are shown: those with the most documents.
 MOST_PARTS = 12
@@ -58,13 +58,7 @@ class GuaranteedSets:
 
 def is_covering(rule: str) -> bool:
     """Return whether the sets of a rule, as a result names it, cover a true label, the empty one being the root."""
-    return _guarantee_of(rule) == "coverage"
-
-
-def _guarantee_of(rule: str) -> str | None:
-    # Long lists of limits are not written out, so that the whole could not be read.
-    name = re.split(r"[@(]", rule, maxsplit=1)[0]
-    return RULES[name].guarantee if name in RULES else None
+    return guarantee_of(rule) == "coverage"
 
 
 def guaranteed_sets(
@@ -83,7 +77,7 @@ def guaranteed_sets(
     -------
     GuaranteedSets or None
     """
-    if _guarantee_of(system.rule) is None:
+    if guarantee_of(system.rule) is None:
         return None
     covers = is_covering(system.rule)
     found = re.search(r"(?:coverage=|at_least=|@)([\d.eE+-]+)", system.rule)

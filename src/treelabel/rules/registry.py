@@ -311,6 +311,16 @@ DEFAULT_RULES: Final[dict[Regime, str]] = {
 }
 
 
+def guarantee_of(rule: str | None) -> Literal["coverage", "share"] | None:
+    """Return what a rule guarantees, by its name as a result has it: long lists of limits are not written out there.
+
+    >>> guarantee_of("conformal(coverage=0.9, t=<12 numbers 0a1b2c3d>)"), guarantee_of("threshold@0.5")
+    ('coverage', None)
+    """
+    row = RULES.get(re.split(r"[@(]", rule or "", maxsplit=1)[0])
+    return None if row is None else row.guarantee
+
+
 def default_rule(hierarchy: Hierarchy, labels: LabelMatrix) -> str:
     """Return the rule for labels of the usual regime of some documents (see `usual_regime`).
 
