@@ -282,6 +282,8 @@ def test_a_typo_in_a_setting_gets_the_nearest_name() -> None:
 def rewrite(folder: Path, weights: dict[str, torch.Tensor]) -> None:
     """Replace the weights of a model, with a checksum that fits."""
     file = weights_of(folder)
+    # The weights may be a map of it.
+    file.unlink()
     save_file(weights, file)
     described = json.loads((folder / "model.json").read_text())
     described["sha256"][file.name] = hashlib.sha256(file.read_bytes()).hexdigest()
