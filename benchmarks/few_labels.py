@@ -261,7 +261,7 @@ def print_table(title: str, titles: Sequence[str], rows: Sequence[Sequence[str]]
 def print_results(stored: Stored, names: Sequence[str], sizes: Sequence[int], markdown: bool) -> bool:
     """Print all metrics and the claims; return whether all are kept."""
     systems = [system for system in SYSTEMS if any(cell.system == system for cell in stored)]
-    titles = ["set", "texts a label", *(SYSTEMS[system].title for system in systems)]
+    titles = ["set", "texts per label", *(SYSTEMS[system].title for system in systems)]
     for kind, group in (("judged", JUDGED), ("development", DEVELOPMENT)):
         cuts = cuts_of([name for name in names if name in group], sizes)
         for metric, title in METRICS.items():

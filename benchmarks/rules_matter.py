@@ -2,7 +2,7 @@
 
     python benchmarks/rules_matter.py                          # all sets; exits with 1 if a metric's own rule loses
     python benchmarks/rules_matter.py --sets sample            # needs nothing but the embedded sample
-    python benchmarks/rules_matter.py --markdown hwv           # the table of the README
+    python benchmarks/rules_matter.py --markdown hwv           # the table of docs/rules.md
 
 Scores are those of the default linear model, whose probabilities are calibrated on documents held out of its training
 data; nothing here is tuned on test data. For each metric the rule that is optimal for it is compared with thresholding
@@ -64,7 +64,7 @@ MANY = {
 }
 OTHERS = ("threshold@0.5", "best_leaf", "top_down", "majority", "plurality", "best_per_level")
 BASELINES = ("threshold@0.5", "best_leaf")
-README = ("hamming", "icm", "hf1", "hf_beta@2", "leaf_accuracy", "onehot_win", "wu_palmer", "micro_f1", "macro_f1")
+ON_THE_PAGE = ("hamming", "icm", "hf1", "hf_beta@2", "leaf_accuracy", "onehot_win", "wu_palmer", "micro_f1", "macro_f1")
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,10 +212,10 @@ def against(judged: Judged, metric: str, best: str, resamples: int) -> str:
 
 
 def print_markdown(judged: Judged, resamples: int) -> None:
-    """Print the README's table."""
+    """Print the table of docs/rules.md."""
     print("| metric | threshold 0.5 | best leaf | its own rule | gain over 0.5 | over best leaf |")
     print("|---|---|---|---|---|---|")
-    for metric in (metric for metric in README if metric in judged.own):
+    for metric in (metric for metric in ON_THE_PAGE if metric in judged.own):
         own = judged.own[metric]
         values = [shown(judged.results[rule], metric) for rule in (*BASELINES, own)]
         cells = [cell(judged, metric, rule, resamples).split(" [") for rule in BASELINES]
@@ -227,7 +227,7 @@ def main() -> int:
     """Judge all sets, print the tables, and return the exit code."""
     parser = argparse.ArgumentParser(description="Show what a decision rule that fits the metric is worth.")
     parser.add_argument("--sets", default="sample,hwv,mwpd_gpc,reuters21578", help="data sets, comma-separated")
-    parser.add_argument("--markdown", metavar="SET", help="print the README's table for one set")
+    parser.add_argument("--markdown", metavar="SET", help="print the table of docs/rules.md for one set")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resamples", type=int, default=1000)
     options = parser.parse_args()

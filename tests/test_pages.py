@@ -109,6 +109,8 @@ def test_the_readme_is_short_and_reads_well_anywhere() -> None:
     assert not re.findall(r"\]\((?!https://)[^)]*\)", text), "a package index knows no relative links"
     for path in re.findall(r"treelabel/(?:blob/)?main/([^)\s]+)", text):
         assert (ROOT / path).exists(), path
+    for page in re.findall(r"treelabel\.github\.io/treelabel/([\w-]+)\.html", text):
+        assert (ROOT / "docs" / f"{page}.md").exists(), page
 
 
 def test_the_page_of_python_has_every_public_name() -> None:

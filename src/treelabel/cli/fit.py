@@ -201,6 +201,7 @@ def _store(
     made: "Model", data: "Dataset", output: Path, force: bool, has_checkpoint: bool, json: bool, is_preset: bool
 ) -> None:
     """Save a model that has learned, and tell what was found out about it."""
+    from treelabel.data.checks.finding import plural
     from treelabel.operations.fit import describe_presets
 
     more = GOES_ON if has_checkpoint else ""
@@ -209,7 +210,8 @@ def _store(
     lines = [f"{output}: {described}"]
     result = made.evidence_.describe(made.default_rule, made.regime_)
     if made.evidence_.documents == 0 and len(data) < FEWEST_JUDGED:
-        result = f"{len(data):,} documents are too few to hold any out: nothing is known of how good the model is"
+        few = plural(len(data), "document is", "documents are")
+        result = f"{few} too few to hold some out, so the quality of the model is unknown"
     if made.evidence_.tuning is not None:
         result += f", {getattr(made, 'tuning_seconds_', 0.0):.0f} s"
     presets = describe_presets(made) if is_preset and not is_quiet() else ""
