@@ -24,6 +24,9 @@ settings.register_profile("quick", settings.get_profile("treelabel"), max_exampl
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "treelabel"))
 
 
+# Collecting and running tests makes many objects that stay: garbage is looked for less often than usual.
+gc.set_threshold(50_000, 20, 20)
+
 # What takes longest begins first, so that no process waits for a long file at the end.
 LONGEST = (
     "experiment/test_running.py",

@@ -9,7 +9,7 @@ compares c2 with c1 (here with c3).
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal
@@ -30,6 +30,8 @@ MetricFunction = Callable[[list[list[str]], list[list[str]], Hierarchy], float]
 # Values that differ by less are equal.
 ROUNDING = 1e-12
 SIZES = range(1, 7)
+# Situations of a size that are kept for the next metric.
+MOST_KEPT = 100
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,8 @@ def check_metric(
     Returns
     -------
     MetricCheck
-        What holds in all situations drawn is not proven; what fails comes with the smallest example drawn. Situations
-        are kept for the next metric, 100 MB of them for 600 tries.
+        What holds in all situations drawn is not proven; what fails comes with the smallest example drawn. With up to
+        600 tries, situations are kept for the next metric (100 MB).
 
     >>> check = check_metric(lambda truth, decisions, hierarchy: float(truth == decisions), tries=60)
     >>> [(each.name, each.verdict) for each in check.properties][3:]  # doctest: +NORMALIZE_WHITESPACE
@@ -218,7 +220,7 @@ def _search(
     """Look for the smallest situation that speaks against a property: whether there is none, and what it is."""
     for size in SIZES:
         examples = []
-        for outputs in _situations(draw, strength, tries // len(SIZES), seed, size)[0]:
+        for outputs in _situations(draw, strength, tries // len(SIZES), seed, size):
             try:
                 better, worse = values(outputs)
             except TreelabelError as error:
@@ -237,15 +239,19 @@ def _search(
 # Situations
 
 
+def _situations(draw: "Draw", strength: Strength, count: int, seed: int, size: int) -> Iterable[Outputs]:
+    """Draw situations of a size; up to as many as are usual, once for all metrics."""
+    return (_keep_situations if count <= MOST_KEPT else _draw_situations)(draw, strength, count, seed, size)
+
+
+def _draw_situations(draw: "Draw", strength: Strength, count: int, seed: int, size: int) -> Iterator[Outputs]:
+    rng = np.random.default_rng([seed, size])
+    return (draw(rng, strength, size) for _ in range(count))
+
+
 @lru_cache(maxsize=128)
-def _situations(
-    draw: "Draw", strength: Strength, count: int, seed: int, size: int
-) -> tuple[list[Outputs], Mapping[str, Any]]:
-    """Draw situations of a size after those of smaller ones, once for all metrics; return the generator's state too."""
-    rng = np.random.default_rng(seed)
-    if size > SIZES[0]:
-        rng.bit_generator.state = _situations(draw, strength, count, seed, size - 1)[1]
-    return [draw(rng, strength, size) for _ in range(count)], rng.bit_generator.state
+def _keep_situations(draw: "Draw", strength: Strength, count: int, seed: int, size: int) -> list[Outputs]:
+    return list(_draw_situations(draw, strength, count, seed, size))
 
 
 Draw = Callable[[np.random.Generator, Strength, int], Outputs]
