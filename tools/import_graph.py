@@ -188,7 +188,7 @@ def draw(edges: Mapping[Edge, Sequence[Import]], modules: Mapping[str, int]) -> 
     paths = _paths([*shown, *wrong], boxes)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {height:g}" width="{WIDTH:g}" role="img">',
-        "<title>Which room of treelabel imports which</title>",
+        "<title>Which package of treelabel imports which</title>",
         f"<style>{STYLE}</style>",
         f"<defs>{_arrow_head('arrow', '#64748b')}{_arrow_head('red-arrow', '#dc2626')}</defs>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
