@@ -69,7 +69,11 @@ def test_a_result_without_documents_draws_values_alone() -> None:
 
 def test_a_result_that_counts_no_labels_has_no_depths() -> None:
     truth, scores, _ = random_case(TREE, 1)
-    assert len(evaluate(truth, scores=scores, metrics=["hf1_auc"]).plot().axes) == 1
+    figure = evaluate(truth, scores=scores, rule="best_leaf", metrics=["hf1_auc", "subset_accuracy"]).plot()
+    assert len(figure.axes) == 1
+    [title] = figure.texts
+    assert len(title.get_text()) > 60, "too short to be cut"
+    assert 0 < title.get_window_extent().x0 < title.get_window_extent().x1 < figure.bbox.x1
 
 
 @pytest.mark.slow

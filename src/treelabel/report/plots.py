@@ -58,9 +58,9 @@ def plot_result(result: Result) -> Figure:
         _draw_metrics(axes[0], metrics)
         if slices:
             _draw_slices(axes[1], slices)
-        made.suptitle(result.headline or f"{result.count:,} documents", fontsize=10)
+        made.suptitle(result.headline or f"{result.count:,} documents", fontsize=10, wrap=True)
         if others:
-            made.supxlabel(f"Not drawn: {', '.join(others)}", fontsize=8, color=QUIET)
+            made.supxlabel(f"Not drawn: {', '.join(others)}", fontsize=8, color=QUIET, wrap=True)
         made.draw_without_rendering()
     return made
 
