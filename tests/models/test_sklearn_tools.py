@@ -158,7 +158,9 @@ def test_weights_and_groups_are_routed_to_fit_and_score(routing: None, monkeypat
     model = make_model("linear").set_fit_request(sample_weight=True, groups=True).set_score_request(sample_weight=True)
     assert clone(model).get_metadata_routing().fit.requests["groups"] is True
     params = {"sample_weight": weights, "groups": groups}
-    for estimator in (model, make_pipeline(FunctionTransformer(), model)):
+    # Before 1.7, scikit-learn does not ask the last step of a pipeline what score takes.
+    asks_steps = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 7)
+    for estimator in (model, make_pipeline(FunctionTransformer(), model))[: 2 if asks_steps else 1]:
         seen.clear()
         found = cross_val_score(estimator, texts, labels, cv=GroupKFold(3), params=params)
         assert len(seen) == 3
