@@ -122,6 +122,43 @@ def test_numba_is_asked_whatever_is_not_as_expected(tmp_path: Path) -> None:
     assert call(tmp_path, "-c", TINY_CALL) == "3 stored\n"
 
 
+# Ctrl-C comes while the loop runs, and Python hears of it when there is a result to wrap up.
+INTERRUPTED = (
+    STORED
+    + """
+import os, signal, sys, threading, time
+import numpy as np
+from spinning import spin
+spin(2)
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    while True:
+        spin(100_000_000)
+except KeyboardInterrupt:
+    print("interrupted", "numba" in sys.modules)
+"""
+)
+SPINNING = """
+import numpy as np
+from treelabel.core.compute import kernel
+
+
+@kernel
+def spin(count):
+    result = np.zeros(3)
+    for index in range(count):
+        result[index % 3] += 1 / (1 + result[(index + 1) % 3])
+    return result
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_loop_is_heard_behind_it(tmp_path: Path) -> None:
+    put(tmp_path, "spinning.py", SPINNING)
+    assert call(tmp_path, "-c", INTERRUPTED) == "interrupted True\n"
+    assert call(tmp_path, "-c", INTERRUPTED) == "interrupted False\n"
+
+
 class _Point(NamedTuple):
     x: float
 

@@ -47,15 +47,17 @@ _SYMBOL = np.dtype("u4, u1, u1, u2, u8, u8")
 _SYMBOL_TABLE = 2
 
 _LOCK = threading.RLock()
-_constants: dict[bytes, Any] = {}
+# Constants of machine code by their pickles: the class of arrays, which is the one that loops have had so far.
+_constants: dict[bytes, Any] = {pickle.dumps(np.ndarray, 4): np.ndarray}
 _STATE = {"runs": False}
 
 
 class Runtime(NamedTuple):
-    """The libraries that loops run with: LLVM, numba's module of functions, and what identifies them."""
+    """The libraries that loops run with: LLVM, numba's module of functions, ours, and what identifies them."""
 
     llvm: Any
     functions: ModuleType
+    look_up: Any
     identity: str
 
 
@@ -185,7 +187,7 @@ def _load(content: bytes, function: FunctionType, runtime: Runtime) -> Callable[
 
 
 def _unpickle(address: int, size: int, digest: int) -> Any:
-    """Return a constant of machine code, such as the class of arrays; numba's function for this imports numba."""
+    """Return a constant of machine code; numba's function for this imports numba."""
     content = ctypes.string_at(address, size)
     if content not in _constants:
         _constants[content] = pickle.loads(content)
@@ -193,6 +195,39 @@ def _unpickle(address: int, size: int, digest: int) -> Any:
 
 
 _UNPICKLE = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(_unpickle)
+# What loops call: it runs nothing of Python for a constant that is known. Ctrl-C, which waited for the end of a loop,
+# would be raised there, where machine code expects an object, and end the process.
+_LOOK_UP = """
+declare ptr @PyBytes_FromStringAndSize(ptr, i64)
+declare ptr @PyDict_GetItem(ptr, ptr)
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+define ptr @look_up(ptr %address, i32 %size, ptr %digest) {{
+  %length = sext i32 %size to i64
+  %key = call ptr @PyBytes_FromStringAndSize(ptr %address, i64 %length)
+  %known = call ptr @PyDict_GetItem(ptr inttoptr (i64 {constants} to ptr), ptr %key)
+  call void @Py_DecRef(ptr %key)
+  %is_new = icmp eq ptr %known, null
+  br i1 %is_new, label %ask, label %give
+give:
+  call void @Py_IncRef(ptr %known)
+  ret ptr %known
+ask:
+  %found = call ptr inttoptr (i64 {unpickle} to ptr)(ptr %address, i32 %size, ptr %digest)
+  ret ptr %found
+}}
+"""
+
+
+def _compile_look_up(llvm: Any) -> Any:
+    """Compile what loops call for a constant; the engine keeps it in memory."""
+    unpickle = ctypes.cast(_UNPICKLE, ctypes.c_void_p).value
+    code = llvm.parse_assembly(_LOOK_UP.format(constants=id(_constants), unpickle=unpickle))
+    engine = llvm.create_mcjit_compiler(
+        code, llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
+    )
+    engine.finalize_object()
+    return engine
 
 
 @cache
@@ -222,14 +257,15 @@ def _load_runtime() -> Runtime | None:
         llvm.add_symbol(f"numba_{name}", address)
     for name, address in memory.c_helpers.items():
         llvm.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
-    llvm.add_symbol("numba_unpickle", ctypes.cast(_UNPICKLE, ctypes.c_void_p).value)
+    look_up = _compile_look_up(llvm)
+    llvm.add_symbol("numba_unpickle", look_up.get_function_address("look_up"))
     for name, value in vars(builtins).items():
         if isinstance(value, type) and issubclass(value, BaseException):
             llvm.add_symbol(f"PyExc_{name}", id(value))
     files = [module.__file__ for module in (helpers, functions, memory)]
     processor = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     made = sys.implementation.cache_tag, np.__version__, [(file, _stamp(str(file))) for file in files], processor
-    return Runtime(llvm, functions, repr(made))
+    return Runtime(llvm, functions, look_up, repr(made))
 
 
 def _extension(name: str, folder: str) -> Any:
