@@ -312,3 +312,14 @@ def test_of_several_columns_that_may_hold_the_text_none_is_guessed_for_a_model(r
     assert "has no column 'text', which the model learned from, and several" in ended.err
     assert "'message', 'internal note'; say which" in ended.err
     assert run("predict", tmp_path / "made", new, "--text", "message").code == 0
+
+
+def test_a_file_without_labels_is_no_truth(folder: Path, model: Path, run: Run, tmp_path: Path) -> None:
+    rows = (folder / "test.csv").read_text(encoding="cp1252").splitlines()
+    bare = tmp_path / "bare.csv"
+    bare.write_text("\n".join(";".join(row.split(";")[:2]) for row in rows), encoding="cp1252")
+    for command in (["evaluate", model, bare], ["compare", model, folder / "usual", bare], ["report", model, bare]):
+        ended = run(*command, *(["-o", tmp_path / "page.html"] if command[0] == "report" else []))
+        assert ended.code == 2, ended.out
+        assert "none of the 60 documents has a label" in ended.err
+    assert not (tmp_path / "page.html").exists()

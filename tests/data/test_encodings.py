@@ -204,6 +204,15 @@ def test_taxonomies_of_old_windows_files_are_read_with_their_encoding(tmp_path: 
         read_text(tmp_path, "d.csv", "text,label\nx,café\n")
 
 
+@pytest.mark.parametrize("bad", [b"\xff\xfebad,A\n", b"\xfe\xffbad,A\n", b"\xff\xfe\0\0,A\n"])
+def test_the_first_row_tells_no_other_encoding_than_the_file(tmp_path: Path, bad: bytes) -> None:
+    file = put(tmp_path, "d.csv", b"text,label\n" + bad + b"hello,B\n" * 1000)
+    with pytest.raises(TreelabelError, match=r"d\.csv:2: .*utf-8"):
+        read(file)
+    with pytest.warns(SkippedRowsWarning, match="skipped 1 rows"):
+        assert len(read(file, on_error="skip")) == 1000
+
+
 def test_texts_that_only_have_a_few_nulls_are_not_utf_16() -> None:
     assert encoding_of(b"") == encoding_of(b"a") == encoding_of(b"a\0") == "utf-8"
     assert encoding_of(b"\0" * 100) == "utf-8"

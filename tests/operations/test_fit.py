@@ -233,12 +233,17 @@ def test_the_command_line_has_the_same_presets(tmp_path: Any, run: Run) -> None:
 def test_fit_says_what_other_presets_would_be_worth() -> None:
     made = make_preset("balanced")
     assert isinstance(made, Model)
-    trials = (
-        SettingTrial("ngram_range=(1, 1) head=nodes", 0.6, 0.01),
-        SettingTrial("ngram_range=(1, 2) head=nodes", 0.5, 0.01, chosen=True),
-    )
-    made.evidence_ = Evidence(trials=trials)
-    assert describe_presets(made).startswith("presets: fast would be +20% log loss on the sample; best ")
+    for fast, chosen, about in (
+        (0.6, 0.5, "+20% log loss on the sample"),
+        (1e-5, 0.0, "+0.000 log loss on the sample"),
+        (0.0, 0.0, "as good as what was chosen"),
+    ):
+        trials = (
+            SettingTrial("ngram_range=(1, 1) head=nodes", fast, 0.01),
+            SettingTrial("ngram_range=(1, 2) head=nodes", chosen, 0.01, chosen=True),
+        )
+        made.evidence_ = Evidence(trials=trials)
+        assert describe_presets(made).startswith(f"presets: fast would be {about}; best ")
     made.evidence_ = Evidence()
     assert describe_presets(made) == ""
 

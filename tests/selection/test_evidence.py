@@ -360,6 +360,21 @@ def test_among_several_labels_none_may_be_right() -> None:
     assert documents_to_judge(TREE, single, HeldOut(Scores(TREE, np.zeros((1, 6))), single[1:])) is None
 
 
+def test_documents_of_a_group_count_together_in_both_intervals() -> None:
+    leaves = np.arange(200) % 3
+    truth = TREE.closure(encode(TREE, [[["A1"], ["A2"], ["B1"]][leaf] for leaf in leaves]))
+    groups = np.arange(200) // 20
+    # All documents of a group are right, or none is.
+    said = np.where(groups % 2 == 0, leaves, (leaves + 1) % 3)
+    scores = Scores.from_leaves(TREE, ["A1", "A2", "B1"], 0.8 * np.eye(3)[said] + 0.2 / 3)
+    (grouped,) = decide_by_evidence(TREE, truth, HeldOut(scores, truth, groups))[1].rules
+    (alone,) = decide_by_evidence(TREE, truth, HeldOut(scores, truth))[1].rules
+    assert (grouped.exact, grouped.exact_error) == (0.5, pytest.approx(0.5 / 3))
+    assert alone.exact_error is None
+    evidence = Evidence(200, (grouped,))
+    assert "leaf accuracy 0.500 ± 0.327" in evidence.describe("best_leaf", "single_path")
+
+
 def test_a_flat_model_is_compared_by_the_same_rule_on_the_same_documents() -> None:
     leaves = np.arange(60) % 3
     truth = TREE.closure(encode(TREE, [[["A1"], ["A2"], ["B1"]][leaf] for leaf in leaves]))

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from treelabel.cli import options as o
-from treelabel.cli.printing import print_entry, print_json, print_lines, print_result
+from treelabel.cli.printing import command_line, print_entry, print_json, print_lines, print_result
 from treelabel.core.errors import TreelabelError
 
 ScoresArgument = Annotated[
@@ -63,7 +63,7 @@ def decide(
     abstained = "" if decisions.unknown is None else f", {int(decisions.unknown.sum()):,} of them unknown"
     text = f"{output}: {len(decisions):,} documents by {decisions.rule}, {empty:,} without a label{abstained}"
     values = {"written": str(output), "documents": len(decisions), "rule": decisions.rule, "without_label": empty}
-    print_result(values, text, json, f"treelabel evaluate TRUTH {output}")
+    print_result(values, text, json, command_line("evaluate", "TRUTH", output))
 
 
 def _columns(path: Path, scores: Any, rule: str, read: o.ReadArguments) -> dict[str, list[Any]]:

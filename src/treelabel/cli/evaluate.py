@@ -1,7 +1,6 @@
 """The command evaluate: judge predictions or scores, by metrics, by label, and document by document."""
 
 import json as jsonlib
-import shlex
 from functools import partial
 from math import isnan
 from pathlib import Path
@@ -19,7 +18,7 @@ from treelabel.cli.judge import (
     unseen_paths,
     with_unseen_labels,
 )
-from treelabel.cli.printing import print_json, print_note, print_result
+from treelabel.cli.printing import command_line, print_json, print_note, print_result
 from treelabel.cli.sharding import ClusterOption, Sharding, ShardOption
 from treelabel.core.errors import TreelabelError
 
@@ -161,9 +160,10 @@ def evaluate(
     if judged is not None:
         written = _write_tables(judged, by_label_output, errors)
         systems = (truth, predictions) if is_model_folder(truth) else ("--truth", truth, "--predictions", predictions)
-        words = ["treelabel", "report", *map(str, systems), *([] if rule is None else ["--rule", rule])]
+        by_rule = () if rule is None else ("--rule", rule)
+        further_command = command_line("report", *systems, *by_rule, "-o", "report.html")
         # What came from a pipe is gone.
-        report = "" if STANDARD in (truth, predictions) else shlex.join([*words, "-o", "report.html"])
+        report = "" if STANDARD in (truth, predictions) else further_command
         _print_judged(judged, further, intervals, by_label, written, json, report)
 
 

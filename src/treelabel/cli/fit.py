@@ -11,7 +11,7 @@ import typer
 
 from treelabel.cli import options as o
 from treelabel.cli.models import parse_settings, save, size_of
-from treelabel.cli.printing import echo, print_result, print_serious
+from treelabel.cli.printing import command_line, echo, print_result, print_serious
 from treelabel.cli.process import INTERRUPTED
 from treelabel.cli.report import print_written
 from treelabel.core.errors import TreelabelError, printable
@@ -206,7 +206,8 @@ def _store(
 
     more = GOES_ON if has_checkpoint else ""
     save(made, output, force)
-    described = f"{made.name}, {len(data):,} documents, {len(data.hierarchy):,} nodes, {size_of(output):.1f} MB"
+    size = f"{plural(len(data), 'document', 'documents')}, {plural(len(data.hierarchy), 'node', 'nodes')}"
+    described = f"{made.name}, {size}, {size_of(output):.1f} MB"
     lines = [f"{output}: {described}"]
     result = made.evidence_.describe(made.default_rule, made.regime_)
     if made.evidence_.documents == 0 and len(data) < FEWEST_JUDGED:
@@ -229,7 +230,8 @@ def _store(
         "stopped": made.stopped_,
         "evidence": asdict(made.evidence_),
     }
-    print_result(values, "\n".join(lines), json, f"treelabel evaluate {output} TEST, or treelabel predict {output} NEW")
+    further = ", or ".join((command_line("evaluate", output, "TEST"), command_line("predict", output, "NEW")))
+    print_result(values, "\n".join(lines), json, further)
 
 
 def held_out_report(

@@ -168,6 +168,7 @@ def read_judged(
     Without training data, the frequencies are those that the first model counted.
     """
     from treelabel.data.transforms import under
+    from treelabel.evaluation.streaming import require_labels
     from treelabel.hierarchy.union import spread_counts
     from treelabel.models.persistence.load import load_model
 
@@ -180,6 +181,7 @@ def read_judged(
     else:
         data, training = read.read_with(truth, train, need_text=False)
         h = hierarchy_with_systems(data.hierarchy, data.is_hierarchy_of_labels, files, read)
+    require_labels(len(data), data.labels.nnz, str(truth))
     data, training = under(data, h), None if training is None else under(training, h)
     judged = {}
     for name, path in system_names(systems).items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from treelabel.cli.options import ForceOption, JsonOption, ModelArgument, SignatureOption
-from treelabel.cli.printing import echo, print_entry, print_json, print_result
+from treelabel.cli.printing import command_line, echo, print_entry, print_json, print_result
 from treelabel.cli.process import Terminated
 from treelabel.core.errors import TreelabelError, printable
 
@@ -255,7 +255,7 @@ def export(
     save(loaded.export("int8" if int8 else "onnx"), output, force)
     megabytes = size_of(output)
     values = {"written": str(output), "megabytes": round(megabytes, 1)}
-    print_result(values, f"{output}: {megabytes:.1f} MB", json, f"treelabel predict {output} NEW")
+    print_result(values, f"{output}: {megabytes:.1f} MB", json, command_line("predict", output, "NEW"))
 
 
 def sign(
@@ -284,7 +284,10 @@ def sign(
         private, public = signing.new_key(new_key)
         text = f"{private}: keep it to yourself; it signs models\n{public}: give it to those who use them"
         print_result(
-            {"private": str(private), "public": str(public)}, text, json, f"treelabel sign MODEL --key {private}"
+            {"private": str(private), "public": str(public)},
+            text,
+            json,
+            command_line("sign", "MODEL", "--key", private),
         )
     elif new_key is None and model is not None and key is not None:
         fingerprint = signing.sign_model(model, key)

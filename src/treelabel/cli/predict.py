@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from treelabel.cli import options as o
-from treelabel.cli.printing import print_note, print_result
+from treelabel.cli.printing import command_line, print_note, print_result
 from treelabel.cli.sharding import ClusterOption, Sharding, ShardOption, SparkOption
 from treelabel.core.errors import TreelabelError
 
@@ -70,7 +70,9 @@ def score(
         typer.echo(f"{output}: {written.summary}{also}", err=True)
         return
     values = {"written": str(output), "summary": written.summary, "empty_texts": written.empty, "top": top}
-    print_result(values, f"{output}: {written.summary}{also}", json, f"treelabel decide {output} --rule optimal:hf1")
+    # The rule by which predict decides, unless it is too long to be written out.
+    rule = "optimal:hf1" if "<" in scorer.model.default_rule else scorer.model.default_rule
+    print_result(values, f"{output}: {written.summary}{also}", json, command_line("decide", output, "--rule", rule))
 
 
 @o.with_read_options
@@ -174,7 +176,9 @@ def predict(
     if output is not None and output != STANDARD:
         values = {"written": str(output), "documents": written.rows, "rule": written.rule}
         values |= {"empty_texts": written.empty, "separator": written.sep, "escaped_cells": written.escaped}
-        print_result(values, f"{output}: {'; '.join(notes)}", json, f"treelabel review {model} {texts} -o queue.csv")
+        print_result(
+            values, f"{output}: {'; '.join(notes)}", json, command_line("review", model, texts, "-o", "queue.csv")
+        )
     elif written.empty or written.escaped:
         print_note("; ".join(notes))
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -102,6 +103,18 @@ def print_result(values: dict[str, Any], text: str, json: bool, next_command: st
     print_text(text)
     if next_command and not is_quiet():
         typer.echo(printable(f"next: {next_command}"), err=True)
+
+
+def command_line(*words: str | Path) -> str:
+    """Return a command of treelabel as a shell takes it, where names of files may have blanks or begin with a dash.
+
+    >>> command_line("predict", Path("my model"), Path("-new.csv"), "-o", "OUT")
+    "treelabel predict 'my model' ./-new.csv -o OUT"
+    """
+    is_file = (isinstance(word, Path) and str(word)[:1] == "-" != str(word) for word in words)
+    return shlex.join(
+        ["treelabel", *(f"./{word}" if dashed else str(word) for word, dashed in zip(words, is_file, strict=True))]
+    )
 
 
 def print_note(message: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from treelabel.cli import options as o
-from treelabel.cli.printing import print_result
+from treelabel.cli.printing import command_line, print_result
 from treelabel.core.errors import TreelabelError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _queue(
     text = f"{output}: {_summary(result, precision)}\n"
     text += (
         f"Fill in the column label (several labels joined by {sep!r}, ok for the suggestion, ? or nothing to skip), "
-        f"then: treelabel review --apply {output} -o new-training.csv --accepted"
+        "then: " + command_line("review", "--apply", output, "-o", "new-training.csv", "--accepted")
     )
     print_result(values, text, json)
 
@@ -155,4 +155,4 @@ def _apply(
     values = {"written": str(output), "documents": len(result.data), "labelled": result.labelled}
     values |= {"confirmed": result.confirmed, "accepted": result.accepted, "skipped": result.skipped}
     text = f"{output}: {len(result.data):,} documents of {queue}: {counts}"
-    print_result(values, text, json, f"treelabel update MODEL {output} -o NEW --train TRAIN")
+    print_result(values, text, json, command_line("update", "MODEL", output, "-o", "NEW", "--train", "TRAIN"))

@@ -11,7 +11,7 @@ import typer
 from treelabel.cli import options as o
 from treelabel.cli.models import save, size_of
 from treelabel.cli.moves import MovesOption, describe_moves, moves_to
-from treelabel.cli.printing import print_note, print_result
+from treelabel.cli.printing import command_line, print_note, print_result
 from treelabel.cli.process import INTERRUPTED
 from treelabel.core.errors import TreelabelError, printable
 
@@ -125,7 +125,7 @@ def update(
     if compared is not None:
         lines += [*_write_changes(compared, changes), *([judged] if judged else [])]
     values = {"written": str(output), "documents": made.profile_.documents, "nodes": len(path.new), "lines": lines}
-    print_result(values, "\n".join(lines), json, f"treelabel evaluate {output} TEST")
+    print_result(values, "\n".join(lines), json, command_line("evaluate", output, "TEST"))
 
 
 def _refuse_contradictions(

@@ -268,6 +268,7 @@ def text_lines(
     encoding: str = "utf-8",
     limits: Limits = DEFAULT_LIMITS,
     universal: bool | None = None,
+    continues: bool = False,
 ) -> Iterator[str]:
     """Decode lines one by one, so that a wrong byte is reported with its line.
 
@@ -277,6 +278,7 @@ def text_lines(
     ----------
     universal : whether a lone carriage return ends a line, too; by default where no line ends otherwise. Lines keep
         their ends as they are.
+    continues : whether the stream stands within a file of the given encoding: its bytes tell no other one.
 
     Returns
     -------
@@ -286,7 +288,7 @@ def text_lines(
     _require_known(encoding, path)
     with decompressing(path):
         source = peekable(stream)
-        actual = encoding_of(source.peek(1), encoding)
+        actual = encoding if continues else encoding_of(source.peek(1), encoding)
         is_recoded = not is_like_ascii(actual)
         if is_recoded:
             source = BufferedReader(AsUtf8(source, actual), BUFFER)
@@ -302,7 +304,7 @@ def text_lines(
             except UnicodeError as error:
                 why = _describe_damage(raw, actual) if is_recoded else _describe_undecodable(raw, actual, error)
                 line = UndecodableLine(why)
-            if number == 0 and not isinstance(line, UndecodableLine):
+            if number == 0 and not continues and not isinstance(line, UndecodableLine):
                 line = line.removeprefix("\ufeff")
             if line:
                 yield line

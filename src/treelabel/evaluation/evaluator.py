@@ -351,14 +351,14 @@ class Evaluator:
         return merged
 
     def _require_alike(self, other: "Evaluator") -> None:
-        may_differ = self.metrics == other.metrics and (self.metrics == "all" or self.skipped or other.skipped)
-        if not may_differ and self.rows != other.rows:
-            raise TreelabelError("evaluators of different metrics cannot be merged")
         if self.used_rule != other.used_rule:
             raise TreelabelError(
                 f"decisions by {self.used_rule} and by {other.used_rule} cannot be merged; give both evaluators one "
                 "rule="
             )
+        may_differ = self.metrics == other.metrics and (self.metrics == "all" or self.skipped or other.skipped)
+        if not may_differ and self.rows != other.rows:
+            raise TreelabelError("evaluators of different metrics cannot be merged")
         if not self.context.is_same(other.context):
             raise TreelabelError("evaluators with different training frequencies cannot be merged")
 

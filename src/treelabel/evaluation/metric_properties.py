@@ -162,6 +162,8 @@ def check_metric(
     >>> [(each.name, each.verdict) for each in check.properties][3:]  # doctest: +NORMALIZE_WHITESPACE
     [('hierarchical proximity', 'fails'), ('multi-label monotonicity', 'fails'), ('label vs. item quantity', 'fails')]
     """
+    if not isinstance(seed, int) or seed < 0:
+        raise TreelabelError(f"seed = {seed}, expected a whole number from 0 on")
     if not isinstance(tries, int) or tries < len(SIZES):
         raise TreelabelError(f"tries = {tries}, expected at least {len(SIZES)}")
     name, values = _values_function(metric, higher_is_better)

@@ -190,10 +190,20 @@ def judge_files(
     Judged
     """
     seen = Survey.of(hierarchy, truth)
+    require_labels(seen.documents, int(seen.stated.sum()), "the truth")
     try:
         return _judge(in_step(truth(), system()), question, seen, train, where)
     except OutOfOrderError:
         return _judge(_match_by_id(truth, system, where), question, seen, train, where)
+
+
+def require_labels(documents: int, labels: int, where: str) -> None:
+    """Refuse to judge by documents of which none has a label: another column was meant, or there is no truth."""
+    if documents and not labels:
+        raise TreelabelError(
+            f"{where}: none of the {documents:,} documents has a label, so there is nothing to judge by; if a column "
+            "holds the labels, name it: --labels"
+        )
 
 
 def in_step(truth: Iterator[Any], system: Iterator[Any]) -> Iterator[tuple[Any, Any]]:

@@ -24,25 +24,30 @@ def new_accelerator(has_unused: bool) -> Accelerator:
     With `has_unused`, every step looks for parameters that have no gradient, which would be waited for otherwise.
     """
     unused = DistributedDataParallelKwargs(find_unused_parameters=has_unused)
-    accelerator = Accelerator(cpu=not torch.cuda.is_available(), kwargs_handlers=[unused])
-    if accelerator.num_processes > 1:
-        _leave_at_exit()
-    return accelerator
+    return Accelerator(cpu=not torch.cuda.is_available(), kwargs_handlers=[unused])
 
 
 @cache
-def _leave_at_exit() -> None:
+def _leave_group_at_exit() -> None:
     """Leave the group of processes before Python ends.
 
     Its threads release tensors of Python, for which they wait for the interpreter. One that still waits when Python
     ends is unwound through code that must not be: the process aborts, although all its work is done.
     """
-    atexit.register(PartialState().destroy_process_group)
+    atexit.register(_leave_group)
+
+
+def _leave_group() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def process_count() -> int:
-    """Return how many processes train together."""
-    return int(PartialState(cpu=not torch.cuda.is_available()).num_processes)
+    """Return how many processes train together; the first call makes them a group."""
+    count = int(PartialState(cpu=not torch.cuda.is_available()).num_processes)
+    if count > 1:
+        _leave_group_at_exit()
+    return count
 
 
 def from_first_process(value: T) -> T:

@@ -36,6 +36,9 @@ class Preset:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+# Below this, log losses are equal but for chance.
+LEAST_LOSS = 0.001
+
 PRESETS: Registry[Preset] = Registry(
     "preset",
     (
@@ -128,8 +131,10 @@ def describe_presets(made: Model) -> str:
     chosen = [trial.loss for trial in trials if trial.chosen]
     if not fast or not chosen:
         return ""
-    more = min(fast) / chosen[0] - 1
-    about = f"{more:+.0%} log loss on the sample" if more > 0 else "what was chosen"
+    more = min(fast) - chosen[0]
+    # Of next to nothing, a share says nothing.
+    gain = f"{more / chosen[0]:+.0%}" if chosen[0] >= LEAST_LOSS else f"{more:+.3f}"
+    about = f"{gain} log loss on the sample" if more > 0 else "as good as what was chosen"
     usable = [files.name for files in usable_files() if not missing_packages(files.kind)]
     encoder = "needs an encoder, of which none is installed: treelabel encoders"
     if usable:

@@ -67,13 +67,15 @@ class HeldOut:
 class RuleTrial(JsonRecord):
     """The result of one rule: the mean F1 of closed sets, its standard error, and the share of sets that are right.
 
-    `value` is that of the metric that was chosen for, with its standard error, where another one was asked for.
+    `exact_error` is the standard error of that share, where documents of a group count together. `value` is that of the
+    metric that was chosen for, with its standard error, where another one was asked for.
     """
 
     rule: str
     f1: Share
     standard_error: float
     exact: Share
+    exact_error: AnyFloat | None = None
     value: AnyFloat | None = None
     value_error: AnyFloat | None = None
 
@@ -212,8 +214,10 @@ class Evidence(JsonRecord):
 
         Where all documents are right, or all wrong, it is how far such a share may be from the true one.
         """
-        error = np.sqrt(result.exact * (1 - result.exact) / max(1, self.documents))
-        halves = (result.exact, float(error)), (result.f1, result.standard_error)
+        error = result.exact_error
+        if error is None:
+            error = float(np.sqrt(result.exact * (1 - result.exact) / max(1, self.documents)))
+        halves = (result.exact, error), (result.f1, result.standard_error)
         exact, f1 = (
             1 - least_share(self.documents) if value in (0, 1) and half == 0 else STANDARD_ERRORS * half
             for value, half in halves

@@ -264,7 +264,9 @@ def _try_rule(
     """Judge what a rule decided by F1, by exact sets, and by the goal; and by what rules are compared."""
     f1, exact = _judge(scores.hierarchy, decisions, true)
     mean = float(f1.mean())
-    trial = RuleTrial(name, mean, standard_error(f1, group), float(exact.mean()))
+    is_grouped = int(group.max(initial=-1)) + 1 < len(group)
+    exact_error = standard_error(exact, group) if is_grouped else None
+    trial = RuleTrial(name, mean, standard_error(f1, group), float(exact.mean()), exact_error)
     if goal is None:
         return trial, GoalValue(mean, f1, group)
     judged = goal.judge(true, decisions, scores, group)

@@ -10,6 +10,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
@@ -37,7 +38,8 @@ from treelabel.data.io.format import (
 )
 
 BLOCK = 1 << 20
-# A longer row is left to the csv module, as a block that grows until it has all of a row is held several times.
+# A block grows until it has all of a row, and is then held several times. So a row that is longer, and all behind it,
+# is left to the csv module, which is slower, but refuses a line for its length before it is held several times.
 LONGEST_ROW = 1 << 23
 QUOTE, RETURN, NEWLINE = b'"\r\n'
 MARK = "\ufeff".encode()
@@ -66,7 +68,7 @@ def _parts(path: Path, options: ReadOptions) -> Iterator[Part]:
                 return
             unread, line = rest
             rejoined = cast("IO[bytes]", BufferedReader(_Rejoined(unread, stream)))
-            lines = CsvLines(rejoined, path, options, line - 1)
+            lines = CsvLines(rejoined, path, replace(options, encoding="utf-8"), line - 1)
         yield from parts_of(_records(lines, header, options), path, options.limits)
 
 
@@ -209,7 +211,7 @@ class CsvLines:
     def __init__(self, stream: IO[bytes], path: Path, options: ReadOptions, number: int = 0) -> None:
         # The module's own limit is 128 kB a field; texts may well be longer. Ours also ends a quote never closed.
         csv.field_size_limit(options.limits.line or sys.maxsize)
-        self._lines = text_lines(stream, path, options.encoding, options.limits, universal=True)
+        self._lines = text_lines(stream, path, options.encoding, options.limits, universal=True, continues=number > 0)
         self._next: list[str] = []
         self.number = number
         # Whether the lines so far ended in LF or CR LF, so that the stream stands where the next one begins.
