@@ -130,9 +130,11 @@ import os, signal, sys, threading, time
 import numpy as np
 from spinning import spin
 spin(2)
+# What a shell starts in the background is deaf to it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
-    while True:
+    for _ in range(100):
         spin(100_000_000)
 except KeyboardInterrupt:
     print("interrupted", "numba" in sys.modules)
