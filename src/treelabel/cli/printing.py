@@ -111,10 +111,12 @@ def command_line(*words: str | Path) -> str:
     >>> command_line("predict", Path("my model"), Path("-new.csv"), "-o", "OUT")
     "treelabel predict 'my model' ./-new.csv -o OUT"
     """
-    is_file = (isinstance(word, Path) and str(word)[:1] == "-" != str(word) for word in words)
-    return shlex.join(
-        ["treelabel", *(f"./{word}" if dashed else str(word) for word, dashed in zip(words, is_file, strict=True))]
-    )
+
+    def shown(word: str | Path) -> str:
+        is_dashed = isinstance(word, Path) and str(word).startswith("-") and str(word) != "-"
+        return f"./{word}" if is_dashed else str(word)
+
+    return shlex.join(["treelabel", *map(shown, words)])
 
 
 def print_note(message: str) -> None:
